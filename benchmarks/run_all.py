@@ -21,6 +21,7 @@ SCRIPTS = (
     "scaling.py",
     "lengths.py",
     "first_contact.py",
+    "first_hour.py",
     "paper_fsmo.py",
     "paper_lse.py",
     "paper_nu.py",

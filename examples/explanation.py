@@ -29,7 +29,7 @@ rows = found.rows[:10][::-1]
 figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
 colours = ["#0a5fa5" if row.contribution > 0 else "#c44e06" for row in rows]
 axes.barh(
-    [f"{row.name}  ({row.position})" for row in rows],
+    [f"{row.name} at “{notes.X_test[number][row.position]}”" for row in rows],
     [row.contribution for row in rows],
     color=colours,
 )

@@ -39,15 +39,10 @@ for edges in ("none", "tree", "full"):
 # %%
 # Which labels go together: what scoring a pair adds.
 
-from hingeline.report import label_affinities
+from hingeline.report import label_affinities, plot_affinities
 
-affinities = label_affinities(model)
-limit = np.abs(affinities).max()
-figure, axes = plt.subplots(figsize=(5.6, 4.4), layout="constrained")
-picture = axes.imshow(affinities, cmap="RdBu_r", vmin=-limit, vmax=limit)
-axes.set(xticks=range(8), yticks=range(8), yticklabels=names)
-axes.set_xticklabels(names, rotation=45, ha="right")
-figure.colorbar(picture, label="gain from both together")
+figure, axes = plt.subplots(figsize=(6.4, 5), layout="constrained")
+plot_affinities(label_affinities(model), names, ax=axes, title="Blue: labels that go together")
 
 # %%
 # Is the set predicted really the best one? ``certify`` proves it, example by example.

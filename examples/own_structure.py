@@ -51,7 +51,7 @@ def make_recordings(n, random, steps=40):
     y = [np.array([s, s + random.integers(5, 11)]) for s in start]
     X = [random.normal(size=(steps, 4)) for _ in range(n)]
     for x, (begin, end) in zip(X, y, strict=True):
-        x[begin:end] += [1.0, -0.7, 0.5, 0.0]
+        x[begin:end] += [1.2, -0.9, 0.6, 0.0]
     return X, y
 
 
@@ -73,17 +73,24 @@ print(f"mean intersection over union, new recordings: {1 + model.score(X_test, y
 print(f"weights of channels and of length: {np.round(model.weights_, 2)}")
 
 # %%
-# One recording: scores of the time steps, the interval found and the true one.
+# Six recordings: scores of the time steps in grey, the true interval and what was found.
 
 import matplotlib.pyplot as plt
 
-found = model.predict(X_test[:1])[0]
-figure, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
-axes.axvspan(*y_test[0] - 0.5, color="#c44e06", alpha=0.25, label="true")
-axes.axvspan(*found - 0.5, color="#0a5fa5", alpha=0.25, label="found")
-axes.plot(X_test[0] @ model.weights_[:-1] + model.weights_[-1], color="0.2")
-axes.set(xlabel="time step", ylabel="score")
-axes.legend()
+found = model.predict(X_test[:6])
+figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
+scores = [x @ model.weights_[:-1] for x in X_test[:6]]
+axes.imshow(scores, cmap="Greys", aspect="auto", alpha=0.6)
+for name, colour, shift, intervals in (
+    ("true", "#c44e06", -0.3, y_test[:6]),
+    ("found", "#0a5fa5", 0.3, found),
+):
+    starts, ends = np.transpose(intervals)
+    axes.hlines(
+        np.arange(6) + shift, starts - 0.5, ends - 0.5, color=colour, linewidth=5, label=name
+    )
+axes.set(xlabel="time step", ylabel="recording", yticks=range(6), yticklabels=range(1, 7))
+figure.legend(loc="outside upper right", ncols=2)
 
 # %%
 # Loops decorated with numba's ``@njit`` as static methods are compiled into the solver, and run

@@ -34,7 +34,9 @@ for panel, found, name in zip(panels, (path, nus), ("C", "ν"), strict=True):
         (data.X_test, data.y_test, "test"),
     ):
         panel.semilogx(found.values, [m.score(X, y) for m in found.models], "o-", label=label)
-    panel.set(xlabel=name)
+    ticks = found.values[::2]
+    panel.set(xlabel=name, xticks=ticks, xticklabels=[f"{value:g}" for value in ticks])
+    panel.minorticks_off()
     panel.grid(alpha=0.3)
 panels[0].set_ylabel("digits right")
 panels[0].legend()

@@ -25,7 +25,7 @@ def make_image(rng):
     labels = (np.arange(ROWS)[:, None] >= horizon) * np.ones((1, COLUMNS), int)
     left, wide, high = rng.integers(1, 8), rng.integers(3, 6), rng.integers(2, 4)
     labels[horizon - high : horizon + 2, left : left + wide] = 2
-    return COLOURS[labels] + 0.6 * rng.normal(size=(ROWS, COLUMNS, 3)), labels
+    return COLOURS[labels] + 0.5 * rng.normal(size=(ROWS, COLUMNS, 3)), labels
 
 
 rng = np.random.default_rng(0)

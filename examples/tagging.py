@@ -37,7 +37,7 @@ import matplotlib.pyplot as plt
 
 from hingeline.evaluation.metrics import span_f1_score
 
-sizes = [10, 20, 40, 80, 160, 400]
+sizes = [2, 4, 8, 16, 32, 64, 400]
 scores = []
 for n in sizes:
     small = ChainSSVM(scheme="auto", random_state=0).fit(notes.X_train[:n], notes.y_train[:n])

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import pytest
 
-from hingeline import Structure
+from hingeline import Structure, _jit
 
 N_LABELS = 3
 
@@ -34,6 +34,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What is loaded by now stays: nobody need look through it for garbage again."""
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _kernels_can_be_read_again() -> Any:
+    """NumPy expressions on arrays cannot: their kernel would be compiled by every process."""
+
+    def dumps(code: Any) -> bytes:
+        text = original(code)
+        assert b"__numba_array_expr" not in text, "write a loop"
+        return text
+
+    original, _jit.dumps = _jit.dumps, dumps
+    yield
+    _jit.dumps = original
 
 
 # A chain without boundary weights, in the layout of naive.chain_joint_feature. All outputs are

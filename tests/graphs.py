@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hingeline.inference.factor_graph import Scored, assignment_score, make_topology
-from hingeline.inference.milp import solve
+from hingeline.inference.map import solve
 
 
 def scored(

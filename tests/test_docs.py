@@ -49,7 +49,7 @@ def find_blocks() -> list:
         blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
         if blocks:
             marks = [pytest.mark.data] if page.stem in PUBLISHED else []
-            marks += [pytest.mark.slow] if page.stem in {"nu", *PUBLISHED} else []
+            marks += [pytest.mark.slow] if page.stem in {"nu", "distributed", *PUBLISHED} else []
             cases.append(pytest.param(page.stem, blocks, id=page.stem, marks=marks))
     return cases
 

@@ -34,6 +34,9 @@ class ToyHost:
         self.counts[k] = self.counts.get(k, self.offset) + 1
         return self.counts[k]
 
+    def drop(self, k: int, common: Any, mine: Any) -> None:
+        del self.counts[k]
+
     def add(self, k: int, common: Any, mine: Any) -> Any:
         return common + mine
 
@@ -61,6 +64,10 @@ class ToyHost:
         if k in common:
             os.kill(os.getpid(), signal.SIGKILL)
         return self.count(k, None, None)
+
+    def leave(self, k: int, common: Any, mine: Any) -> None:
+        """End the process as an exception outside of any host does."""
+        os._exit(1)
 
     def sleep(self, k: int, common: float, mine: float | None) -> int:
         time.sleep(common if mine is None else mine)

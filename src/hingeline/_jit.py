@@ -20,8 +20,6 @@ Environment
 each process, which is slower but works.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import marshal

@@ -1,5 +1,6 @@
 """Ready-made callbacks: functions of a :class:`hingeline.PassState`, called after each pass."""
 
+import errno
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import Array, positive, require
+from hingeline._checks import Array, positive, require, warn
 from hingeline.core.results import PassState
 from hingeline.modelfile.files import ModelFileError, read_model, write_model
 
@@ -84,7 +85,8 @@ class Checkpoint:
 
     A fit that goes on from a checkpoint ends with the same weights, bit for bit, as one that was
     never interrupted. The file is replaced atomically: whenever the process ends, even by
-    ``kill -9``, a complete one is there. It is not removed at the end of the fit.
+    ``kill -9``, a complete one is there. Where the disk is full, a warning says so, and the fit
+    goes on. The file is not removed at the end of the fit.
 
     Parameters
     ----------
@@ -109,7 +111,7 @@ class Checkpoint:
         self.path, self.every, self.resume = Path(path), every, resume
         self.resumed_ = 0
         self._identity: dict[str, Any] = {}
-        self._written = 0.0
+        self._written, self._warned = 0.0, False
 
     def begin(self, identity: dict[str, Any], restore: Callable[[Any], None]) -> bool:
         """Before the first pass: whether the fit goes on from the file."""
@@ -144,5 +146,13 @@ class Checkpoint:
             return
         meta, arrays = state.snapshot()
         header = {"kind": "checkpoint", "identity": self._identity, "state": meta}
-        write_model(self.path, {**header, "passes": state.row.passes}, arrays)
         self._written = time.monotonic()
+        try:
+            write_model(self.path, {**header, "passes": state.row.passes}, arrays)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+                raise
+            if not self._warned:
+                what = f"the checkpoint {self.path} cannot be written ({error.strerror})"
+                warn(f"{what}: the fit goes on, the last one that was written stays.")
+            self._warned = True

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -347,6 +349,30 @@ def test_progress_goes_to_the_standard_error(folder):
     assert {"model", "bytes", "C", "relative_gap", "converged", "passes", "seconds"} <= set(
         json.loads(machine.stdout)
     )
+
+
+def test_commands_tell_of_work_that_takes_long(folder, monkeypatch):
+    told = []
+
+    def tell(self, work):
+        if self.verbose is None:
+            told.append((Path(self.name).name, work))
+        return nullcontext()
+
+    monkeypatch.setattr("hingeline.core.loop._is_watched", lambda stream: True)
+    monkeypatch.setattr("hingeline.core.loop.Reporter.during", tell)
+    data, model = folder / "train.conll", folder / "m.hinge"
+    done("train", data, "-m", model, "--dev", data)
+    assert told == [(data.name, work) for work in ("reading", "reading", "encoding")]
+    told.clear()
+    done("train", data, "-m", model, "--quiet")
+    assert told == []
+    done("evaluate", model, data)
+    done("predict", model, data, "-o", folder / "out.conll")
+    done("report", model, "--test", data, "-o", folder / "m.html")
+    works = ["predicting and scoring", "predicting"]
+    assert told[:2] == [(data.name, work) for work in works]
+    assert [work for _, work in told[2:]][1:] == [works[0], "writing the page"]
 
 
 def test_the_file_says_where_it_came_from(folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 
 import pytest
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.subprocess
 SLOW = ("scipy.stats", "pandas", "matplotlib", "sklearn.datasets", "sklearn.linear_model")
 
 
+@cache
 def run(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -33,13 +35,18 @@ def test_the_command_line_starts_without_what_it_does_not_need():
     assert "hingeline.report.page" not in loaded
 
 
-def test_a_command_imports_no_other_command():
-    loaded = run(
+def ask_for_help(*arguments: str) -> list[str]:
+    """The modules that are loaded then."""
+    return run(
         "import sys\n"
         "from hingeline.cli.app import app\n"
-        "try:\n    app(['predict', '--help'])\nexcept SystemExit:\n    pass\n"
-        "print('', *[n for n in sys.modules if n.startswith('hingeline.')], sep='\\n')"
+        f"try:\n    app({arguments})\nexcept SystemExit:\n    pass\n"
+        "print('', *sys.modules, sep='\\n')"
     ).splitlines()
+
+
+def test_a_command_imports_no_other_command():
+    loaded = ask_for_help("predict", "--help")
     assert "hingeline.cli.predict" in loaded
     others = ("cli.train", "cli.progress", "cli.evaluate", "estimators", "solvers", "evaluation")
     assert not [name for name in loaded if name.startswith(tuple(f"hingeline.{o}" for o in others))]
@@ -48,12 +55,7 @@ def test_a_command_imports_no_other_command():
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["predict", "--help"]])
 def test_help_takes_no_time(arguments):
     """NumPy, SciPy, scikit-learn and numba take a second of processor time to import."""
-    loaded = run(
-        "import sys\n"
-        "from hingeline.cli.app import app\n"
-        f"try:\n    app({arguments})\nexcept SystemExit:\n    pass\n"
-        "print('', *sys.modules, sep='\\n')"
-    ).splitlines()
+    loaded = ask_for_help(*arguments)
     assert "hingeline.cli.train" in loaded or "hingeline.cli.predict" in loaded
     assert not {"numpy", "scipy", "sklearn", "numba", "hingeline._checks"} & set(loaded)
 
@@ -61,7 +63,7 @@ def test_help_takes_no_time(arguments):
 @pytest.mark.parametrize(
     "use",
     [
-        "import scipy.stats; print(scipy.stats.norm.cdf(0.0))",
+        slow("import scipy.stats; print(scipy.stats.norm.cdf(0.0))"),
         slow("from scipy.stats import norm; print(norm.cdf(0.0))"),
         slow("import scipy; print(scipy.stats.norm.cdf(0.0))"),
         slow(

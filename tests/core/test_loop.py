@@ -7,8 +7,10 @@ import itertools
 import math
 import re
 import sys
+import threading
 import time
 import warnings
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -325,6 +327,39 @@ def test_a_long_fit_writes_over_one_line_where_somebody_watches(monkeypatch: Any
     reporter.end()
     first, second = "ChainSSVM: pass 4, gap 50 %, 2 s", "ChainSSVM: pass 6, gap 25 %, 12 s"
     assert stream.getvalue() == f"\r{first}\r{second}\r{' ' * len(second)}\r"
+
+
+def test_long_work_that_is_no_fit_writes_over_one_line_too(monkeypatch: Any) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def write(stream: io.StringIO, after: float, verbose: int | None = None) -> str:
+        monkeypatch.setattr(sys, "stderr", stream)
+        reporter = Reporter("train.conll", verbose)
+        assert reporter.told == 2.0
+        reporter.told = after
+        threads = threading.active_count()
+        with suppress(ZeroDivisionError), reporter.during("reading"):
+            reporter.state = "12 done"
+            time.sleep(0.1)
+            raise ZeroDivisionError
+        assert threading.active_count() == threads
+        return stream.getvalue()
+
+    assert write(io.StringIO(), 0.0) == ""  # a pipe
+    assert write(Terminal(), 0.0, verbose=0) == ""
+    assert write(Terminal(), 60.0) == ""  # over before it is long
+    line, blanks = "train.conll: reading, 12 done, 0 s", " " * 34
+    assert re.fullmatch(f"(\r{line})+\r{blanks}\r", write(Terminal(), 0.01))  # it is taken away
+
+
+def test_encoding_in_a_fit_is_told(monkeypatch: Any) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(Reporter, "during", lambda self, work: told.append(work) or nullcontext())
+    words = [["a", "b"], ["b", "a"]]
+    ChainSSVM(tol=0.5).fit(words, words)
+    assert told == ["encoding"]
 
 
 # Determinism -----------------------------------------------------------------------------------

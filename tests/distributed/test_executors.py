@@ -238,6 +238,14 @@ def test_a_block_that_always_kills_its_worker_is_given_up(start):
             executor.call("die", [1], {1: None})
 
 
+def test_a_process_that_ends_by_itself_is_not_called_short_of_memory(monkeypatch):
+    monkeypatch.setattr(executors, "LOSSES", 1)
+    with Processes(1) as executor:
+        executor.open(1, ToyHost)
+        with pytest.raises(RuntimeError, match="what it wrote above says why"):
+            executor.call("leave")
+
+
 def test_losses_that_are_not_in_a_row_are_forgiven():
     with Processes(1) as executor:
         executor.open(1, ToyHost)
@@ -378,18 +386,58 @@ def test_a_busy_host_is_forgotten_too(client):
     assert sum(hosts_left(client)) == 0
 
 
-def test_a_worker_that_joins_late_is_used_after_a_loss(client):
+def test_a_worker_that_joins_late_gets_blocks(client):
     client.cluster.scale(1)
     assert wait_until(lambda: len(client.nthreads()) == 1, 20)
     with Dask(client) as executor:
-        executor.open(4, ToyHost)
+        executor.open(5, ToyHost)
         (old,) = set(executor.call("pid").values())
+        assert executor.call("count") == dict.fromkeys(range(5), 1)
+        assert executor.rebalance() == []
         client.cluster.scale(2)
         assert wait_until(lambda: executor.n_alive() == 2, 20)
-        assert kill(executor, 0) == [0, 1, 2, 3]
-        pids = set(executor.call("pid").values())
-        assert pids
-        assert old not in pids
+        assert executor.rebalance() == [3, 4]
+        assert executor.rebalance() == []
+        assert executor.call("count") == {0: 2, 1: 2, 2: 2, 3: 1, 4: 1}
+        assert [pid == old for pid in executor.call("pid").values()] == [True] * 3 + [False] * 2
+        assert kill(executor, 0) == [0, 1, 2]
+        assert old not in executor.call("pid").values()
+
+
+def set_status(dask_worker: Any, name: str) -> None:
+    from distributed import Status
+
+    dask_worker.memory_manager.memory_pause_fraction = False  # or it would go on by itself
+    dask_worker.status = Status[name]
+
+
+@pytest.mark.parametrize("harm", ["paused", "stopped"])
+def test_a_worker_that_is_stuck_counts_as_lost(client, monkeypatch, harm):
+    """Paused for want of memory, or without a heartbeat."""
+    client.cluster.scale(2)
+    assert wait_until(lambda: len(client.nthreads()) == 2, 20)
+    monkeypatch.setattr(executors, "STUCK", 2.0)
+    with Dask(client) as executor:
+        executor.open(2, ToyHost)
+        pids = executor.call("pid")
+        executor.call("count")
+        (address,) = {executor._home[1]}
+        if harm == "paused":
+            client.run(set_status, name="paused", workers=[address])
+        else:
+            os.kill(pids[1], signal.SIGSTOP)
+        try:
+            assert executor.call("count") == {0: 2, 1: LOST}
+            assert executor.call("count") == {0: 3, 1: 1}
+            assert executor.n_alive() == 1
+        finally:
+            if harm == "stopped":
+                os.kill(pids[1], signal.SIGCONT)
+            else:
+                client.run(set_status, name="running", workers=[address])
+        assert wait_until(lambda: len(executor._watch()) == 2)
+        assert executor.rebalance() == [1]
+        assert executor.call("count") == {0: 4, 1: 1}
 
 
 def test_large_messages_do_not_go_into_the_graph(client, recwarn):

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from hingeline import ChainSSVM, MulticlassSSVM
 
 # isort: split
+from marks import slow
 from naive import chain_joint_feature
 from reference import random_chains
 
@@ -221,12 +222,12 @@ def test_class_weight_multiplies_the_loss(data: Any) -> None:
         ({0: 2.0, 2: 0.5}, np.array([2.0, 1.0, 0.5])),
         ("balanced", balanced),
     ):
-        model = fit(X, y, class_weight=class_weight)
-        twin = fit(X, y, loss=costs)
+        model = fit(X, y, class_weight=class_weight, tol=0.1)
+        twin = fit(X, y, loss=costs, tol=0.1)
         np.testing.assert_array_equal(model.weights_, twin.weights_)
 
 
-@pytest.mark.parametrize("slack", ["max", "squared"])
+@pytest.mark.parametrize("slack", ["max", slow("squared")])
 def test_weights_are_repetition(data: Any, slack: str) -> None:
     X, y = data
     counts = np.random.default_rng(0).integers(0, 3, len(y))
@@ -261,7 +262,7 @@ def test_pickle(data: Any) -> None:
     X, y = data
     many, labels = X * 60, y * 60
     for warm_start in (False, True):
-        model = fit(many, labels, warm_start=warm_start, tol=1e-2)
+        model = fit(many, labels, warm_start=warm_start, tol=0.1)
         stored = pickle.dumps(model)
         assert len(stored) < 10_000  # one number per sequence alone takes 19 200 bytes
         again = pickle.loads(stored)

@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import config_context
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from hingeline.features import TokenTemplates, from_frame, to_column
+from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM
+from hingeline.features import DictEncoder, PerToken, TokenTemplates, from_frame, to_column
 from hingeline.features.tables import TokenTable
 
 
@@ -95,6 +99,73 @@ def test_labels_go_back_to_their_rows(make: Any) -> None:
 def test_bad_frames(columns: Any, params: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_frame(Frame(columns), **params)
+
+
+@pytest.mark.parametrize("make", [pandas_frame, polars_frame])
+def test_a_list_of_frames_and_columns(make: Any) -> None:
+    """As ``groupby`` gives them."""
+    frames = [make({"a": [1.0, 0.0, 1.0], "b": [0.0, 2.0, 0.5]}), make({"a": [0.0], "b": [1.0]})]
+    y = [["x", "y", "x"], ["y"]]
+    plain = ChainSSVM(random_state=0).fit([frame.to_numpy() for frame in frames], y)
+    found = ChainSSVM(random_state=0).fit(frames, [make({"y": labels})["y"] for labels in y])
+    np.testing.assert_array_equal(found.weights_, plain.weights_)
+    assert [labels.tolist() for labels in found.predict(frames)] == y
+    words = [make({"word": list("cab"), "pos": list("xyz")}), make({"word": ["a"], "pos": ["y"]})]
+    tuples = [[("c", "x"), ("a", "y"), ("b", "z")], [("a", "y")]]
+    plain = ChainSSVM(random_state=0).fit(tuples, y)
+    np.testing.assert_array_equal(ChainSSVM(random_state=0).fit(words, y).weights_, plain.weights_)
+    plain = ChainSSVM(random_state=0).fit([list("cab"), ["a"]], y)
+    columns = [frame["word"] for frame in words]
+    found = ChainSSVM(random_state=0).fit(columns, y)
+    np.testing.assert_array_equal(found.weights_, plain.weights_)
+    for _ in range(2):
+        found.partial_fit(columns, y)
+    assert found.encoder_.n_features_out_ == plain.n_features_in_
+
+
+@pytest.mark.parametrize("make", [pandas_frame, polars_frame])
+def test_tables_and_sets_of_labels(make: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), np.repeat(["a", "b"], 15)
+    frame = make({name: X[:, k] for k, name in enumerate("uvw")})
+    labels = make({"y": y})["y"]
+    plain = MulticlassSSVM(random_state=0).fit(X, y)
+    found = MulticlassSSVM(random_state=0).fit(frame, labels)
+    np.testing.assert_array_equal(found.weights_, plain.weights_)
+    assert found.feature_names_in_.tolist() == ["u", "v", "w"]
+    assert found.score(frame, labels) == plain.score(X, y)
+    Y = (X[:, :2] > 0).astype(int)
+    sets = make({"p": Y[:, 0], "q": Y[:, 1]})
+    both = MultilabelSSVM(random_state=0).fit(frame, sets)
+    other = MultilabelSSVM(random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(both.weights_, other.weights_)
+    assert both.classes_.tolist() == ["p", "q"]
+    np.testing.assert_array_equal(both.predict(frame), other.predict(X))
+
+
+@pytest.mark.parametrize(("library", "make"), [("pandas", pandas_frame), ("polars", polars_frame)])
+def test_set_output(library: str, make: Any) -> None:
+    numbers = [np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 9.0]])]
+    frames = [make({"a": x[:, 0], "b": x[:, 1]}) for x in numbers]
+    expected = PerToken(StandardScaler()).fit_transform(numbers)
+    for later in (False, True):  # before and after the fit
+        scaler = PerToken(StandardScaler())
+        scaler = scaler.fit(frames) if later else scaler.set_output(transform=library).fit(frames)
+        found = scaler.set_output(transform=library).transform(frames)
+        assert [list(frame.columns) for frame in found] == [["a", "b"]] * 2
+        assert {type(frame) for frame in found} == {type(frames[0])}
+        for frame, array in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(frame.to_numpy(), array)
+    y = [["x", "y"], ["y"]]
+    model = make_pipeline(scaler, ChainSSVM(random_state=0)).fit(frames, y)
+    plain = ChainSSVM(random_state=0).fit(expected, y)
+    np.testing.assert_array_equal(model[-1].weights_, plain.weights_)
+    for encoder in (TokenTemplates(), DictEncoder()):
+        assert encoder.set_output(transform="default") is encoder
+        with pytest.raises(ValueError, match=f"sparse tokens, not a table of {library}: leave"):
+            make_pipeline(encoder, ChainSSVM()).set_output(transform=library)
+    with config_context(transform_output=library):  # a setting for all leaves sequences alone
+        ChainSSVM().fit([["a", "b"]], [["x", "y"]])
 
 
 def test_no_frame() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from hingeline.inference.factor_graph import assignment_score
-from hingeline.inference.milp import map_milp
+from hingeline.inference.map import map_milp
 
 # isort: split
 from graphs import any_graph, brute_force, forest, lp_relaxation, scored

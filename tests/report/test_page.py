@@ -124,7 +124,7 @@ def test_certificate_in_words():
     assert "20" in part
     assert "at most 20" in words
     assert "50" in words
-    assert "integrality gap" in words
+    assert "between the bounds of decoding and the outputs found" in words
     sentence = certificate_words(facts(5.0, math.nan, reason="weights were replaced"))[1]
     assert sentence == "No gap is certified: weights were replaced."
 

@@ -28,6 +28,7 @@ from hingeline.core.primitives import (
     plane_score,
     plane_sqdist,
     planes_add,
+    planes_list,
     planes_score,
     truth,
 )
@@ -137,7 +138,16 @@ def examine(problem, i, outputs, w, features, numbers, together, sums, y_true, s
         numbers[2, k] = plane_sqdist(problem, i, outputs[k], outputs[0], scratch)
     planes_score(problem, i, outputs, w, together)
     planes_add(problem, i, outputs, together, sums)
-    return output_length(problem, i)
+    listed = np.zeros_like(sums)
+    places, values = np.empty(0, dtype=np.int64), np.empty(0)
+    count = planes_list(problem, i, outputs, together, places, values)
+    if count < 0:
+        return output_length(problem, i), sums.copy()
+    places, values = np.full(count, -1, dtype=np.int64), np.empty(count)
+    planes_list(problem, i, outputs, together, places, values)
+    for p in range(count):
+        listed[places[p]] += values[p]
+    return output_length(problem, i), listed
 
 
 @kernel
@@ -167,8 +177,10 @@ def see(compiled: Compiled, i: int, w: Any) -> Example:
     y_true, sums = np.zeros(length, dtype=np.int32), np.zeros(compiled.n_weights)
     scratch = np.zeros(compiled.scratch_size)
     run = compiled.bind(examine)
-    found = run(compiled.problem, i, outputs, w, features, numbers, together, sums, y_true, scratch)
+    given = (outputs, w, features, numbers, together, sums, y_true, scratch)
+    found, listed = run(compiled.problem, i, *given)
     assert found == length
+    assert listed == pytest.approx(sums, abs=1e-9), "planes_list is not what planes_add adds"
     assert not scratch.any(), "the scratch vector is zero before and after"
     return Example(outputs, y_true, features, *numbers, together, sums)
 

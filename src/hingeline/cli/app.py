@@ -31,7 +31,7 @@ _PANELS = {
     "Features": "template min_count hash_bits scale",
     "What is learnt": "C grid nu slack loss rescale violators scheme edges",
     "When training ends": "tol max_iter max_time dev patience cv cv_output",
-    "How training runs": "solver checkpoint checkpoint_every resume n_jobs seed",
+    "How training runs": "solver checkpoint checkpoint_every resume workers blocks n_jobs seed",
     "The model file": "keep_state dtype sparse",
 }
 _PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names.split()}
@@ -47,19 +47,20 @@ def _sentence(error: Exception) -> str:
         return f"there is not enough memory ({error}): {remedy}."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the file'}: {error.strerror}."
-    return str(error)
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return f"{str(error).removesuffix('.')}{notes}." if notes else str(error)
 
 
 @contextmanager
 def blame(what: str) -> Iterator[None]:
-    """Say which option or file is at fault for what the library refuses."""
+    """Say which option or file is at fault for what the library refuses; "" if it does itself."""
     try:
         yield
     except BrokenPipeError:
         raise
     except (ValueError, TypeError, OSError) as error:
         # An error of the system names a file itself, perhaps another one than the data.
-        named = getattr(error, "filename", None) and not what.startswith("--")
+        named = not what or (getattr(error, "filename", None) and not what.startswith("--"))
         raise ValueError(_sentence(error) if named else f"{what}: {_sentence(error)}") from None
 
 
@@ -173,6 +174,10 @@ def _check_dtype(dtype: str) -> str:
 
 
 Model = Annotated[Path, Argument(metavar="MODEL", help="A model file (.hinge).")]
+Files = Annotated[
+    list[str],
+    Argument(metavar="DATA…", help="A labelled file (- is the standard input), or several."),
+]
 Data = Annotated[str, Argument(metavar="DATA", help="A labelled file; - is the standard input.")]
 Input = Annotated[
     str, Argument(metavar="INPUT", help="A file, with labels or without; - is the standard input.")
@@ -225,6 +230,9 @@ NJobs = Annotated[
     int | None, Option(help="Threads; -1 uses all cores.", show_default="1", callback=_check_n_jobs)
 ]
 Seed = Annotated[int, Option(min=0, help="Seed of everything random.", callback=check_seed)]
+Workers = Annotated[
+    str | None, Option(help="Processes, or the address of a Dask scheduler (tcp://host:8786).")
+]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results only, no progress.")]
 Json = Annotated[bool, Option("--json", help="Print results as JSON.")]
 
@@ -258,7 +266,7 @@ def check_target(option: str, path: Path, *read: str | None) -> None:
     if not os.access(folder, os.W_OK):
         raise ValueError(f"{option}: nothing can be written in {folder}: name another folder.")
     if path.resolve() in [Path(name).resolve() for name in read if name not in (None, "-")]:
-        raise ValueError(f"{option}: {path} is a file to learn from: name another file.")
+        raise ValueError(f"{option}: {path} is a file to read: name another file.")
 
 
 def check_sources(option: str, *names: str | None) -> None:

@@ -20,6 +20,7 @@ def calibrate(
     the new model may take the place of the old one.
     """
     from hingeline.cli.progress import percent
+    from hingeline.core.loop import Reporter
     from hingeline.evaluation.calibration import CalibratedChain
 
     check_target("--model", model, data)
@@ -29,8 +30,10 @@ def calibrate(
         raise ValueError(f"{what} (ChainSSVM): use its decision_function in Python.")
     threads = estimator.n_jobs
     estimator.set_params(n_jobs=n_jobs)
-    samples = files.require_labels(files.read_for(estimator, old, data, format), data)
-    with blame(data):
+    reporter = Reporter(data, None)
+    with reporter.during("reading"):
+        samples = files.require_labels(files.read_for(estimator, old, data, format), data)
+    with blame(data), reporter.during("calibrating"):
         calibrated = CalibratedChain(estimator).fit(samples.X, samples.y)
     estimator.set_params(n_jobs=threads)
     with blame("--model"):

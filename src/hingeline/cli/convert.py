@@ -36,6 +36,7 @@ def convert(
     """Convert between CoNLL, CoNLL-U, CRFsuite, SVM^hmm, SVMlight, ARFF and others."""
     from hingeline.data.formats import FORMATS
     from hingeline.data.formats import convert as convert_file
+    from hingeline.data.labelled import column_of
     from hingeline.data.samples import read_vocabulary, write_vocabulary
 
     if formats:
@@ -55,7 +56,7 @@ def convert(
             known = read_vocabulary(vocabulary)
         else:
             check_target("--vocabulary", vocabulary)
-    chosen = None if columns is None else [files.column_of(c) for c in split_names(columns) or ()]
+    chosen = None if columns is None else [column_of(c) for c in split_names(columns) or ()]
     used = convert_file(
         files.open_once(source), target, to, format=format, columns=chosen, vocabulary=known
     )

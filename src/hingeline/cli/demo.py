@@ -45,15 +45,15 @@ def demo(
     # Each C is the best of 0.003 to 1 on training images 600 to 899, trained on 0 to 599.
     flat = MulticlassSSVM(C=0.1, tol=1e-3, n_jobs=n_jobs, random_state=seed)
     chain = ChainSSVM(C=0.3, tol=1e-3, n_jobs=n_jobs, random_state=seed)
-    with FitProgress(quiet) as progress:
-        progress.say(_ABOUT.format(n_train=n_train, n_test=n_test))
-        seconds = [
-            progress.fit(title, model, partial(model.fit, *parts), interruptible=False)
-            for title, model, parts in (
-                ("digit by digit", flat, flat_data),
-                ("as a sequence", chain, (data.X_train, data.y_train)),
-            )
-        ]
+    progress = FitProgress(quiet)
+    progress.say(_ABOUT.format(n_train=n_train, n_test=n_test))
+    seconds = [
+        progress.fit(title, model, partial(model.fit, *parts), interruptible=False)
+        for title, model, parts in (
+            ("digit by digit", flat, flat_data),
+            ("as a sequence", chain, (data.X_train, data.y_train)),
+        )
+    ]
     said = f"The chain's training curve is in {output}"
     try:
         with blame("--output"):

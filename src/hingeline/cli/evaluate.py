@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +18,7 @@ from hingeline.cli.app import blame, given
 def evaluate(
     context: typer.Context,
     model: app.Model,
-    data: app.Data,
+    data: app.Files,
     format: app.KnownFormat = "auto",
     scheme: Annotated[
         str, Option(help="Tag scheme: auto, none, IOB1, IOB2, IOE1, IOE2, IOBES, BILOU.")
@@ -26,6 +28,7 @@ def evaluate(
     labels: Annotated[bool, Option("--labels", help="Add a row for each label.")] = False,
     confusion: Annotated[bool, Option("--confusion", help="Add the commonest confusions.")] = False,
     constraints: app.Constraints = None,
+    workers: app.Workers = None,
     n_jobs: app.NJobs = None,
     seed: app.Seed = 0,
     as_json: app.Json = False,
@@ -34,34 +37,53 @@ def evaluate(
 
     With --constraints, labels are predicted under them and their violations are counted. Sets of
     labels are judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy.
+
+    Several files ('part-*.conll') are judged as one. With --workers, each is predicted in one of so
+    many processes, or on a Dask cluster.
     """
+    from functools import partial
+
+    from hingeline.cli import in_blocks
+    from hingeline.core.loop import Reporter
+    from hingeline.data.labelled import expand
     from hingeline.evaluation.metrics import align
 
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
-    samples = files.require_labels(files.read_for(estimator, model, data, format), data)
-    files.check_options(given(context), samples.layout.format)
-    if samples.layout.format in files.SETS:
-        with blame(data):
-            _print_sets(samples, files.predict_sets(estimator, samples.X), labels, as_json)
-        return
+    layout = files.layout_of(estimator, model)
+    files.check_options(given(context), layout.format)
+    names = [name for pattern in data for name in expand(pattern)]
+    title = data[0] if len(data) == 1 else f"{len(names)} files"
+    reporter = Reporter(title, None)
     known: list[Any] = []
-    if constraints is not None:
-        from hingeline.cli.check import constraints_for, predict_under
+    with reporter.during("predicting and scoring"):
+        if constraints is None:
+            work = partial(_label, estimator, model, format)
+            found = [*in_blocks.map_files(work, names, workers, reporter)]
+        else:
+            from hingeline.cli.check import constraints_for, predict_under
 
-        y = _shares(estimator, samples.y)
-        known = constraints_for(estimator, samples, constraints, y)
-    options: dict[str, Any] = {"mode": "strict" if strict else "default", "bootstrap": bootstrap}
-    options |= {"scheme": None if scheme.lower() == "none" else scheme, "random_state": seed}
-    with blame(data):
-        predicted = predict_under(estimator, samples, known) if known else None
-        result, predicted = judge(estimator, samples, predicted, **options)
+            alone = workers is None and len(names) == 1
+            files.require(alone, "--constraints is for one file, and does not go with --workers.")
+            samples = _read(estimator, model, format, names[0])
+            known = constraints_for(estimator, samples, constraints, _shares(estimator, samples.y))
+            with blame(title):
+                found = [(samples.y, predict_under(estimator, samples, known))]
+        true, predicted = (_join(parts) for parts in zip(*found, strict=True))
+        if layout.format in files.SETS:
+            _print_sets(layout, true, predicted, labels, as_json)
+            return
+        options: dict[str, Any] = {"mode": "strict" if strict else "default"}
+        options |= {"scheme": None if scheme.lower() == "none" else scheme}
+        options |= {"bootstrap": bootstrap, "random_state": seed}
+        with blame(title):
+            result = judge(layout, true, predicted, **options)
     broken: list[dict[str, Any]] = []
     if known:
         from hingeline.constraints import check
 
         words = samples.X.sentences(0)
-        rows = (check(known, words, y).rows for y in (samples.y, predicted))
+        rows = (check(known, words, y).rows for y in (true, predicted))
         for a, b in zip(*rows, strict=True):
             name = a.constraint.title
             broken.append({"name": name, "true": a.violation, "predicted": b.violation})
@@ -82,18 +104,37 @@ def evaluate(
         typer.echo("\n" + align([("true", "predicted", "tokens"), *result.confusions(20)]))
 
 
-def judge(
-    estimator: Any, samples: files.Samples, predicted: Any = None, **options: Any
-) -> tuple[Any, Any]:
-    """The scores of a model, and the labels that they are of: by default those it predicts."""
+def _read(estimator: Any, model: Path, format: str, name: str) -> files.Samples:
+    return files.require_labels(files.read_for(estimator, model, name, format), name)
+
+
+def _label(estimator: Any, model: Path, format: str, name: str) -> tuple[Any, Any]:
+    """True and predicted labels of a file."""
+    samples = _read(estimator, model, format, name)
+    with blame(name):
+        if samples.layout.format in files.SETS:
+            return samples.y, files.predict_sets(estimator, samples.X)
+        return samples.y, estimator.predict(samples.X)
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    """Labels of several files, one after the other."""
+    import numpy as np
+
+    if len(parts) == 1:
+        return parts[0]
+    rows = all(isinstance(part, np.ndarray) for part in parts)
+    return np.concatenate(parts) if rows else [labels for part in parts for labels in part]
+
+
+def judge(layout: files.Layout, true: Any, predicted: Any, **options: Any) -> Any:
+    """The scores of labels that were predicted."""
     from hingeline.evaluation.metrics import evaluate as score
 
-    if predicted is None:
-        predicted = estimator.predict(samples.X)
-    if samples.layout.kind != "flat":
-        return score(samples.y, predicted, **options), predicted
-    true, found = ([[label] for label in list(y)] for y in (samples.y, predicted))
-    return score(true, found, **{**options, "scheme": None}), predicted
+    if layout.kind != "flat":
+        return score(true, predicted, **options)
+    rows = ([[label] for label in list(y)] for y in (true, predicted))
+    return score(*rows, **{**options, "scheme": None})
 
 
 def _shares(estimator: Any, otherwise: Any) -> Any:
@@ -105,15 +146,14 @@ def _shares(estimator: Any, otherwise: Any) -> Any:
         return otherwise
 
 
-def _print_sets(samples: files.Samples, predicted: Any, every: bool, as_json: bool) -> None:
+def _print_sets(layout: files.Layout, y: Any, predicted: Any, every: bool, as_json: bool) -> None:
     from hingeline.evaluation.metrics import align, multilabel_scores, precision_recall_f1
 
-    y = samples.y
     scores = multilabel_scores(y, predicted)._asdict()
     right, true, found = (part.sum(axis=0) for part in (y & predicted, y, predicted))
     columns = (*precision_recall_f1(right, found, true), true, found)
     header = ("precision", "recall", "f1", "support", "predicted")
-    rows = list(zip(samples.layout.labels, *(c.tolist() for c in columns), strict=True))
+    rows = list(zip(layout.labels, *(c.tolist() for c in columns), strict=True))
     if as_json:
         by_label = {name: dict(zip(header, row, strict=True)) for name, *row in rows}
         typer.echo(json.dumps({"rows": len(y), **scores, "by_label": by_label}))

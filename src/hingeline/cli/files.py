@@ -5,29 +5,38 @@ import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import Array, require
 from hingeline.cli.app import blame, split_names
-from hingeline.data.conll import WORD_NAMES, header_of, plain_name, read_conllu
-from hingeline.data.formats import FORMATS, Format, detect_format, find_format, read_any
+from hingeline.data.conll import WORD_NAMES, header_of, plain_name
+from hingeline.data.formats import detect_format, find_format
+from hingeline.data.labelled import (
+    NAMED,
+    NUMBERED,
+    ROWS,
+    SEQUENCES,
+    SETS,
+    WORDS,
+    File,
+    Layout,
+    is_blank,
+    keep_features,
+    length_of,
+    open_once,
+    read_file,
+    read_labelled,
+)
 from hingeline.data.text import ParseError, TextSource, open_text
-from hingeline.features.tables import SparseSequences, TokenTable, default_names
+from hingeline.features.tables import TokenTable, default_names
 from hingeline.report.words import count_of
 
-WORDS = ("conll", "conllu", "csv", "jsonl")  # Formats by what they hold.
-NAMED = (*WORDS, "crfsuite")
-SEQUENCES = (*NAMED, "svmhmm", "letters")
-ROWS = ("svmlight", "idx")
-SETS = ("multilabel", "arff")
-#: Formats whose features are numbers, from 0 or from 1.
-_NUMBERED = ("svmhmm", "svmlight", "multilabel")
 #: Kinds of data, where their names do not say what they are.
 _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "columns of words"}
 #: Options that some formats have no use for, and those that have one.
@@ -51,8 +60,6 @@ _ENDS: dict[str, Callable[[bytes, bytes], bool]] = {
     **dict.fromkeys(("jsonl", "text", "svmlight", "multilabel"), lambda a, b: True),
     "svmhmm": lambda a, b: len({*_QUERY.findall(a)[:1], *_QUERY.findall(b)[:1]}) == 2,
 }
-#: Indicators of labels are dense: more labels than this are taken for a mistake in the file.
-_MAX_LABELS = 100_000
 
 
 def check_options(names: Iterable[str], format: str) -> None:
@@ -62,36 +69,6 @@ def check_options(names: Iterable[str], format: str) -> None:
         if format not in formats:
             what = f"--{name.replace('_', '-')} is for {', '.join(formats)} files"
             raise ValueError(f"{what}, not for {format}: leave it out.")
-
-
-@dataclass
-class Layout:
-    """Where the inputs and the labels are in a file; a model file remembers it."""
-
-    format: str
-    kind: str
-    columns: list[str] = field(default_factory=list)  # of the inputs, for tokens and ARFF
-    label: str = ""  # the column of the labels, for tokens
-    names: list[str] = field(default_factory=list)  # all columns of the file, for tokens
-    zero_based: bool | None = None  # whether features are numbered from 0, None where unknown
-    labels: list[str] = field(default_factory=list)  # names in order, for sets of labels
-
-    def makes_sense(self) -> bool:
-        """Whether it can be what ``hingeline train`` wrote: metadata may hold anything."""
-        lists = [self.columns, self.names, self.labels]
-        texts = [[self.format, self.kind, self.label], *lists]
-        return (
-            all(isinstance(part, list) for part in lists)
-            and all(isinstance(text, str) for part in texts for text in part)
-            and self.format in (*SEQUENCES, *ROWS, *SETS)
-            and self.kind == FORMATS[self.format].kind
-            and (self.kind != "tokens" or bool(self.columns and self.label))
-            and self.label not in self.columns
-            and bool(self.labels) == (self.kind == "multilabel")
-            and len(set(self.labels)) == len(self.labels)
-            and (not self.names or {*self.columns, self.label} <= set(self.names))
-            and (self.zero_based is None or isinstance(self.zero_based, bool))
-        )
 
 
 @dataclass
@@ -109,7 +86,7 @@ class Samples:
     @property
     def n_sequences(self) -> int:
         """Sequences, or rows."""
-        return _length(self.X)
+        return length_of(self.X)
 
     @property
     def n_tokens(self) -> int:
@@ -128,10 +105,6 @@ class Samples:
             rows = count_of(self.n_sequences, "row")
             return rows if kind == "flat" else f"{rows}, {count_of(len(labels), 'label')}"
         return f"{count_of(self.n_sequences, 'sequence')}, {count_of(self.n_tokens, 'token')}"
-
-
-def _length(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def holds_sets(model: Any) -> bool:
@@ -186,14 +159,6 @@ def free_name(name: str, taken: Collection[str]) -> str:
     return name
 
 
-class File(NamedTuple):
-    """A file whose format is known."""
-
-    path: str
-    source: Any  # what readers take: a pipe cannot be opened twice
-    format: Format
-
-
 def read_for(model: Any, path: Path, file: str, format: str, grow: bool = False) -> Samples:
     """A file for a model that was loaded from ``path``; ``grow`` as for :func:`read_like`."""
     layout, width, opened = _open_for(model, path, file, format)
@@ -225,7 +190,7 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
     """A file for a model, some sentences or rows at a time where the format allows that."""
     layout, width, opened = _open_for(model, path, file, format)
     name = opened.format.name
-    numbers = name in _NUMBERED and layout.zero_based is None  # the whole file must tell
+    numbers = name in NUMBERED and layout.zero_based is None  # the whole file must tell
     if name not in _ENDS or numbers:
         yield read_like(opened, layout, width)
         return
@@ -272,11 +237,6 @@ def require_labels(samples: Samples, file: str, purpose: str = "compare with") -
     return samples
 
 
-def open_once(path: str) -> Any:
-    """What readers take for a path: a pipe is opened here, as it cannot be opened twice."""
-    return path if path != "-" and isfile(path) else open_text(path)
-
-
 def open_training(path: str, format: str, options: Iterable[str]) -> File:
     """Open a file to train on, and refuse options that its format has no use for."""
     source = open_once(path)
@@ -287,54 +247,9 @@ def open_training(path: str, format: str, options: Iterable[str]) -> File:
     return File(path, source, found)
 
 
-def read_training(
-    file: File, columns: str | None = None, use: str | None = None, label: str | None = None
-) -> Samples:
+def read_training(file: File, columns: str | None, use: str | None, label: str | None) -> Samples:
     """A labelled file to train on; the layout follows from the file and the options."""
-    path, _, found = file
-    name, names = found.name, split_names(columns)
-    if names is not None and len(set(names)) < len(names):
-        raise ValueError(f"--columns: {', '.join(names)} has a name twice: give each its own.")
-    labels = int(label) if label and re.fullmatch("-?[0-9]{1,9}", label) else label
-    data = _read(file, False, names=names, zero_based=True, labels=labels)
-    if found.kind == "tokens":
-        return _tokens_to_train(path, name, data, split_names(use), label)
-    layout = Layout(name, found.kind)
-    if name in SETS:
-        if (n := data.Y.shape[1]) > _MAX_LABELS:
-            what = f"{path} has a label {n - 1}, and at most {_MAX_LABELS:,} labels are learnt"
-            raise ValueError(f"{what}: number them from 0.")
-        require(n != 0, f"{path} has no labels to learn from.")
-    y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
-    what = f"{path} has no labels to learn from: put the file of labels beside it"
-    require(y is not None, f"{what}, named as MNIST's (…-images-idx3-ubyte, …-labels-idx1-ubyte).")
-    if name in _NUMBERED:
-        layout.zero_based = bool((getattr(data.X, "matrix", data.X).indices == 0).any())
-    if name in SETS:
-        layout.columns = list(data.feature_names or [])
-        layout.labels = data.label_names or [str(k) for k in range(y.shape[1])]
-    return Samples(_features(data.X, layout, None), y, layout, data)
-
-
-def _tokens_to_train(
-    path: str, format: str, data: Any, use: list[str] | None, label: str | None
-) -> Samples:
-    """Words in columns: one is the label, the others (or some of them) are the inputs."""
-    table = data.table if format == "conllu" else data
-    with blame(path):
-        if label is None:
-            label = "upos" if format == "conllu" else table.names[-1]
-        chosen = [table.names[table.position(column_of(c))] for c in use] if use else None
-        label = table.names[table.position(column_of(label))]
-    if chosen is None:
-        chosen = ["form"] if format == "conllu" else [c for c in table.names if c != label]
-    require(chosen, f"{path} has a single column, the labels: add a column with the words.")
-    require(label not in chosen, f"--use names the column of the labels, {label!r}: leave it out.")
-    what = f"{path} has no labels to learn from: {label} is _ everywhere"
-    require(not _is_blank(table, label, format), f"{what}; name another column with --label.")
-    names = [] if format == "conllu" else list(table.names)
-    layout = Layout(format, "tokens", chosen, label, names)
-    return Samples(table.select(chosen), table.sentences(label), layout, data)
+    return Samples(*read_labelled(file, split_names(columns), split_names(use), label))
 
 
 def read_like(
@@ -349,7 +264,7 @@ def read_like(
     path = file.path
     by_name = found.name == layout.format == "arff"  # the model knows which attributes are labels
     based = None if layout.zero_based is None else True
-    data = _read(file, empty, zero_based=based, labels=[] if by_name else None)
+    data = read_file(file, empty, zero_based=based, labels=[] if by_name else None)
     if found.kind != layout.kind:
         holds, takes = (_KINDS.get(kind, kind) for kind in (found.kind, layout.kind))
         what = f"{path} holds {holds} ({found.name})"
@@ -359,19 +274,19 @@ def read_like(
     if by_name:
         return Samples(*_sets_by_name(path, data, layout, width), layout, data)
     # Files of another format number their features in their own way.
-    numbering = layout if found.name in _NUMBERED else Layout(found.name, found.kind)
+    numbering = layout if found.name in NUMBERED else Layout(found.name, found.kind)
     if found.kind == "multilabel":
         highest, most = data.Y.shape[1] - 1, len(layout.labels) - 1
         what = f"{path} has a label {highest}, but the model was trained on labels 0 to {most}"
         require(highest <= most, f"{what}: leave others out.")
         y = np.pad(data.Y.toarray().astype(np.int64), ((0, 0), (0, most - highest)))
-        return Samples(_features(sp.csr_matrix(data.X), numbering, width), y, layout, data)
+        return Samples(keep_features(sp.csr_matrix(data.X), numbering, width), y, layout, data)
     named = isinstance(data.X, list)
     if named != (width is None) and found.kind == "sequences":
         words = ("named", "numbered") if named else ("numbered", "named")
         what = f"{path} has {words[0]} features ({found.name}), but the model was trained on"
         raise ValueError(f"{what} {words[1]} ones ({layout.format}): use hingeline convert.")
-    return Samples(_features(data.X, numbering, width, grow), data.y, layout, data)
+    return Samples(keep_features(data.X, numbering, width, grow), data.y, layout, data)
 
 
 def read_held_out(path: str | None, layout: Layout, width: int | None) -> Samples | None:
@@ -387,7 +302,7 @@ def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
         table, label = data.table, layout.label if layout.label in data.table.names else "upos"
         with blame(path):
             inputs = table.select(layout.columns)
-        y = None if _is_blank(table, label, format) else table.sentences(label)
+        y = None if is_blank(table, label, format) else table.sentences(label)
         return Samples(inputs, y, layout, data)
     names = _column_names(path, list(data.names), layout)
     table = TokenTable(tuple(names), data.codes, data.values, data.offsets)
@@ -420,53 +335,10 @@ def _column_names(path: str, own: list[str], layout: Layout) -> list[str]:
     )
 
 
-def _is_blank(table: TokenTable, label: str, format: str) -> bool:
-    """Whether a CoNLL-U file has nothing in the column of the labels."""
-    return format == "conllu" and table.values[table.position(label)] == ["_"]
-
-
-def _read(file: File, empty: bool, **options: Any) -> Any:
-    """The data of a file, all of a CoNLL-U document; one without any may be ``empty``."""
-    path, source, found = file
-    if found.name == "conllu":
-        data: Any = read_conllu(source)
-        inputs = data.table
-    else:
-        known = {k: v for k, v in options.items() if k in found.options and found.name != "idx"}
-        data = read_any(source, found.name, **known)[1]
-        inputs = data if found.kind in ("tokens", "trees") else data[0]
-    require(empty or _length(inputs) != 0, f"{path} is empty: there is nothing to read.")
-    return data
-
-
-def column_of(name: str) -> str | int:
-    """A column by name, or by number."""
-    return int(name) if re.fullmatch("-?[0-9]+", name) else name
-
-
-def _features(X: Any, layout: Layout, width: int | None, grow: bool = False) -> Any:
-    """Features by their numbers in the training file.
-
-    Those that training has not seen are left out (unless the model is to grow), those that are
-    missing here are zero.
-    """
-    if isinstance(X, SparseSequences):
-        return SparseSequences(_features(X.matrix, layout, width, grow), X.offsets)
-    if not sp.issparse(X):
-        return X
-    matrix = sp.csr_matrix(X)
-    if layout.zero_based is False:  # it was read as if numbers began at 0
-        matrix = matrix[:, 1:]
-    if width is not None and not (grow and matrix.shape[1] > width):
-        matrix = matrix[:, :width]
-        matrix.resize(matrix.shape[0], width)
-    return matrix
-
-
-def source_of(path: str) -> dict[str, Any]:
+def source_of(path: str, hashed: bool = True) -> dict[str, Any]:
     """Name and SHA-256 of a file, the latter None for what cannot be read again."""
     digest = None
-    if path != "-" and isfile(path):
+    if hashed and path != "-" and isfile(path):
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"name": Path(path).name, "sha256": digest}

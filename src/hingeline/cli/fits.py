@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -54,16 +55,14 @@ def parse_C(text: str) -> float | str:
     return value
 
 
-def check_checkpoint(
-    path: Path | None, every: float, resume: bool, model: str, data: str, dev: str | None
-) -> None:
+def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str | None) -> None:
     """Refuse a file that is no checkpoint: it would be replaced, and removed at the end."""
     if resume and path is None:
         raise ValueError("--resume goes on from a checkpoint: pass --checkpoint FILE.")
     require(math.isfinite(every), f"--checkpoint-every: must be a number of seconds, got {every}.")
     if path is None:
         return
-    check_target("--checkpoint", path, model, data, dev)
+    check_target("--checkpoint", path, *read)
     if path.exists():
         try:
             kind = read_header(path)[0].get("kind")
@@ -90,14 +89,27 @@ def make_encoder(
     return TokenTemplates(templates, min_count=min_count or 1, hash_bits=hash_bits)
 
 
+class _OnHeldOut(EarlyStopping):
+    """Early stopping by a file that is read when it is first wanted."""
+
+    def __init__(self, read: Callable[[], tuple[Any, Any]], *given: Any) -> None:
+        super().__init__(given[0], None, None, *given[1:])
+        self.read = read
+
+    def __call__(self, state: PassState) -> None:
+        self.X, self.y = self.read()
+        super().__call__(state)
+
+
 @dataclass
 class Fits:
-    """Fits of one estimator on one file, for one C or for several."""
+    """Fits of one estimator on the same data, for one C or for several."""
 
     progress: FitProgress
     estimator: Any
-    samples: files.Samples
-    held_out: files.Samples | None
+    learn: Callable[[], Any]
+    kind: str
+    held_out: Callable[[], tuple[Any, Any]] | None  # inputs and labels
     patience: int
     checkpoint: Checkpoint | None
     name: str
@@ -120,23 +132,21 @@ class Fits:
         return best, tried
 
     def _fit(self, C: float | str) -> dict[str, Any]:
-        estimator, samples, held_out = self.estimator, self.samples, self.held_out
+        estimator, held_out = self.estimator, self.held_out
         estimator.set_params(C=C)
         callbacks: list[Any] = []
         if held_out is not None:
-            stop = EarlyStopping(estimator, held_out.X, held_out.y, self.patience, self._score)
-            callbacks.append(stop)
+            callbacks.append(_OnHeldOut(held_out, estimator, self.patience, self._score))
         if self.checkpoint is not None:
             callbacks += [self._say_resumed, self.checkpoint]
         name, value = ("C", C) if estimator.nu is None else ("nu", estimator.nu)
         title = f"training, {name}={value if isinstance(value, str) else format(value, 'g')}"
-        learn = partial(estimator.fit, samples.X, samples.y)
         with blame(self.name):
-            self.progress.fit(title, estimator, learn, callbacks)
+            self.progress.fit(title, estimator, self.learn, callbacks)
         found = outcome_of(estimator)
         row: dict[str, Any] = {"C": found["C"], "relative_gap": found["relative_gap"]}
         if held_out is not None:
-            row["dev"] = self._score(estimator, held_out.X, held_out.y)
+            row["dev"] = self._score(estimator, *held_out())
             self.progress.say(f"C={estimator.C_:g}: {100 * row['dev']:.2f} % on the held-out data")
         return row
 
@@ -147,8 +157,7 @@ class Fits:
 
     def _score(self, estimator: Any, X: Any, y: Any) -> float:
         """Span F1 where labels are span tags, F1 of sets, else the share of labels predicted."""
-        kind = self.samples.layout.kind
-        return _score_labels(kind, y, _predict(kind, estimator, X))
+        return _score_labels(self.kind, y, _predict(self.kind, estimator, X))
 
 
 def _predict(kind: str, estimator: Any, X: Any) -> Any:
@@ -176,15 +185,16 @@ def cross_validate(
     order = np.random.default_rng(estimator.random_state).permutation(n)
     found: list[Any] = [None] * n
     for k in range(n_folds):
-        out = order[k::n_folds]
+        title, out = f"part {k + 1} of {n_folds}", order[k::n_folds]
         rest = np.setdiff1d(order, out)
         X, X_out = (_safe_indexing(samples.X, rows) for rows in (rest, out))
         if features is not None:
             encoder = clone(features)
-            X, X_out = encoder.fit_transform(X), encoder.transform(X_out)
+            with progress.during(title, "encoding"):
+                X, X_out = encoder.fit_transform(X), encoder.transform(X_out)
         model = clone(estimator)
         learn = partial(model.fit, X, _safe_indexing(samples.y, rest))
-        progress.fit(f"part {k + 1} of {n_folds}", model, learn, interruptible=False)
+        progress.fit(title, model, learn, interruptible=False)
         for i, labels in zip(out, _predict(kind, model, X_out), strict=True):
             found[i] = labels
     return _score_labels(kind, samples.y, found), found

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
+import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 import hingeline
 from hingeline.cli import app, files
@@ -17,8 +21,14 @@ from hingeline.cli.app import blame, given
 def predict(
     context: typer.Context,
     model: app.Model,
-    data: app.Input = "-",
+    data: Annotated[
+        list[str] | None,
+        Argument(metavar="INPUT…", help="Files, with labels or without; - is the standard input."),
+    ] = None,
     output: Annotated[str, Option("--output", "-o", help="File; - is the standard output.")] = "-",
+    output_dir: Annotated[
+        Path | None, Option(help="Folder for a file of the same name as each input.")
+    ] = None,
     format: app.KnownFormat = "auto",
     raw: Annotated[
         bool, Option("--raw", help="The input is running text, one sentence a line.")
@@ -29,6 +39,7 @@ def predict(
     ] = False,
     nbest: Annotated[int, Option(min=1, help="Write the n best labellings, with scores.")] = 1,
     constraints: app.Constraints = None,
+    workers: app.Workers = None,
     n_jobs: app.NJobs = None,
 ) -> None:
     """Predict labels and write the input with one more column.
@@ -40,9 +51,16 @@ def predict(
     separated by commas. Words of --raw text are written with their labels, a line each.
 
     With --constraints, the labels have the highest score minus the penalty of broken rules.
+
+    Several files ('part-*.txt') are written one after the other, or into --output-dir. With
+    --workers, each is predicted in one of so many processes, or on a Dask cluster.
     """
+    from hingeline.cli import in_blocks
+    from hingeline.core.loop import Reporter
+    from hingeline.data.labelled import expand
     from hingeline.data.text import atomic_text
 
+    data = data or ["-"]
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
@@ -63,28 +81,94 @@ def predict(
         one = layout.kind == "tokens" and len(layout.columns) == 1
         files.require(one, f"{what}: train one with --use word.")
         format = "text"
-    known: list[Any] = []
-    written = 0
-    with ExitStack() as stack:
-        with blame("--output"):
-            out = stack.enter_context(atomic_text(output))
-        for samples in files.read_pieces(estimator, model, data, format):
+    names = [name for pattern in data for name in expand(pattern)]
+    files.require("-" not in names or len(names) == 1, "the standard input comes alone.")
+    joined = len(names) > 1 and output_dir is None
+    job = _Job(estimator, model, sure, format, measure, nbest, constraints, joined)
+    scrolls = output == "-" and sys.stdout.isatty()  # the labels themselves show how far it is
+    title = data[0] if len(data) == 1 else f"{len(names)} files"
+    reporter = Reporter(title, 0 if scrolls and output_dir is None else None)
+    targets = None if output_dir is None else _name_outputs(output_dir, output, names)
+    with reporter.during("predicting"), ExitStack() as stack:
+        if targets is None:
+            with blame("--output"):
+                out = stack.enter_context(atomic_text(output))
+        if workers is None:
+            for k, name in enumerate(names):
+                with ExitStack() as own:
+                    if targets is not None:
+                        with blame("--output-dir"):
+                            out = own.enter_context(atomic_text(targets[k]))
+                    job.write(name, out, reporter)
+            return
+        for k, text in enumerate(in_blocks.map_files(job.make_text, names, workers, reporter)):
+            with blame("--output"), ExitStack() as own:
+                to = out if targets is None else own.enter_context(atomic_text(targets[k]))
+                to.write(text)
+
+
+def _name_outputs(folder: Path, output: str, names: list[str]) -> list[Path]:
+    """A file in the folder for each input, under the same name."""
+    files.require(output == "-", "--output is one file and --output-dir a folder: use one of them.")
+    folder.mkdir(exist_ok=True)
+    targets = [folder / Path(name).name for name in names]
+    for k, target in enumerate(targets):
+        what = f"--output-dir: {names[k]} and {names[targets.index(target)]} have the same name"
+        files.require(targets.index(target) == k, f"{what}: predict them one by one.")
+        app.check_target("--output-dir", target, *names)
+    return targets
+
+
+@dataclass
+class _Job:
+    """What is to be predicted of each file, here or on a worker."""
+
+    estimator: Any
+    model: Path
+    sure: Any  # the estimator, or what knows how likely its labels are right
+    format: str
+    measure: str
+    nbest: int
+    constraints: str | None
+    joined: bool  # whether several files become one
+
+    def make_text(self, data: str) -> str:
+        """A file with its labels, in memory."""
+        out = io.StringIO()
+        self.write(data, out)
+        return out.getvalue()
+
+    def write(self, data: str, out: IO[str], reporter: Any = None) -> None:
+        """Predict a file piece by piece."""
+        known: list[Any] = []
+        written, measure = 0, self.measure
+        for samples in files.read_pieces(self.estimator, self.model, data, self.format):
             if measure and hasattr(samples.source, "table"):
                 raise ValueError(f"--{measure} adds a column, and CoNLL-U has no room for one.")
-            if constraints is not None and not known:
+            if self.joined and samples.format == "csv":
+                what = f"{data} has a header, and files with headers do not make one file"
+                raise ValueError(f"{what}: pass --output-dir.")
+            if self.constraints is not None and not known:
                 from hingeline.cli.check import constraints_for
 
                 # Shares of labels do not count in prediction: any labels will do for them.
-                y = [estimator.classes_.tolist()]
-                known = constraints_for(estimator, samples, constraints, y)
+                y = [self.estimator.classes_.tolist()]
+                known = constraints_for(self.estimator, samples, self.constraints, y)
             with blame(data):
-                found, leads = _predict(sure, samples, measure, nbest, known)
+                found, leads = _predict(self.sure, samples, measure, self.nbest, known)
             with blame("--output"):
-                if nbest > 1:
+                if self.nbest > 1:
                     _write_nbest(out, samples, found, written)
                 else:
                     _write(out, samples, found, leads, measure)
             written += samples.n_sequences
+            if reporter is not None:
+                reporter.state = f"{written:,} done"
+        if self.joined and self.nbest == 1 and samples.format in ("conll", "jsonl"):
+            # The last sentence must not run into the first one of the next file.
+            ends = samples.content.replace(b"\r", b"")[-2:]
+            blank = samples.format == "conll" and ends != b"\n\n"
+            out.write("\n" * (blank + (not ends.endswith(b"\n"))))
 
 
 def _predict(

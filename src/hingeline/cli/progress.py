@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from hingeline import PassState
 from hingeline._jit import COMPILING
 from hingeline.cli import files
 from hingeline.cli.app import INTERRUPTED, blame
+from hingeline.core.loop import Reporter
 from hingeline.core.results import relative
 from hingeline.estimators.base import positive_part
 from hingeline.modelfile.estimators import versions
@@ -29,7 +30,7 @@ from hingeline.report.words import brief, count_of
 
 
 class FitProgress(Progress):
-    """Progress of fits on the standard error: bars on a terminal, plain lines elsewhere."""
+    """Progress on the standard error: bars of fits on a terminal, plain lines elsewhere."""
 
     def __init__(self, quiet: bool = False) -> None:
         console = Console(stderr=True)
@@ -54,6 +55,10 @@ class FitProgress(Progress):
         if not self.quiet:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
+    def during(self, name: str, work: str) -> AbstractContextManager[None]:
+        """Tell of work on a file, not of a fit; see :meth:`hingeline.core.loop.Reporter.during`."""
+        return Reporter(name, 0 if self.quiet else None).during(work)
+
     def fit(
         self,
         title: str,
@@ -72,18 +77,20 @@ class FitProgress(Progress):
         watcher, verbose = _Watcher(self, title, task, estimator.tol), estimator.verbose
         estimator.set_params(callbacks=[watcher, *callbacks], verbose=0)
         began, compiled = time.perf_counter(), COMPILING[0]
-        try:
-            with self.show_warnings():
-                learn()
-        finally:
-            estimator.set_params(callbacks=None, verbose=verbose)
-        if estimator.stop_reason_ == "interrupted" and not interruptible:
-            raise KeyboardInterrupt
-        seconds = time.perf_counter() - began - (COMPILING[0] - compiled)
-        found = outcome_of(estimator)
-        gap = _gap_text(found["relative_gap"], found["restricted_gap"])
-        ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
-        self.update(task, completed=1.0, state=ending)
+        with self:
+            try:
+                with self.show_warnings():
+                    learn()
+            finally:
+                estimator.set_params(callbacks=None, verbose=verbose)
+            if estimator.stop_reason_ == "interrupted" and not interruptible:
+                raise KeyboardInterrupt
+            seconds = time.perf_counter() - began - (COMPILING[0] - compiled)
+            found = outcome_of(estimator)
+            gap = _gap_text(found["relative_gap"], found["restricted_gap"])
+            ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
+            self.update(task, completed=1.0, state=ending)
+        self.remove_task(task)  # its bar stays on the screen
         if self.disable:
             self.say(f"{title}: {_reason(found)} after {seconds:.1f} s, {ending}")
         return seconds
@@ -119,7 +126,7 @@ class _Watcher:
                 self.first = max(gap, 2.0 * self.tol)
             way = math.log(self.first / self.tol)
             self.done = max(self.done, 1.0 - math.log(max(gap / self.tol, 1.0)) / way)
-        text = ", ".join(filter(None, (f"pass {state.row.passes}", _gap_text(*self.certified))))
+        text = ", ".join(filter(None, (state.place, _gap_text(*self.certified))))
         if news:
             self.told = gap
         # The bar is full only once the fit is over.
@@ -178,13 +185,14 @@ def write_model(
 ) -> dict[str, Any]:
     """Write a model and where it came from; what results begin with.
 
-    ``options`` are those of ``save``; ``before`` are sources that the model knows already, and
-    ``metadata`` is added to what is written.
+    ``options`` are those of ``save``; ``before`` are sources that the model knows already,
+    ``hashed`` says whether others are read for their hash, and ``metadata`` is added to it.
     """
+    hashed = options.pop("hashed", True)
     metadata = {
         "layout": asdict(layout),
         "command": shlex.join(["hingeline", *sys.argv[1:]]),
-        "data": [*options.pop("before", ()), *(files.source_of(name) for name in sources)],
+        "data": [*options.pop("before", ()), *(files.source_of(n, hashed) for n in sources)],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
     }

@@ -31,8 +31,10 @@ def report(
     """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
     import numpy as np
 
+    from hingeline.core.loop import Reporter
     from hingeline.report.page import write_report
 
+    reporter = Reporter(model.name, None)
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
@@ -51,16 +53,18 @@ def report(
         what = "--compare needs a labelled file to compare on, which can be read twice"
         files.require(test not in (None, "-"), f"{what}: name it with --test.")
     if test is not None:
-        samples = files.require_labels(files.read_for(estimator, model, test, format), test)
+        with reporter.during(f"reading {test}"):
+            samples = files.require_labels(files.read_for(estimator, model, test, format), test)
         known["y_true"] = samples.y
-        with blame(test):
+        with blame(test), reporter.during("predicting and scoring"):
             if files.holds_sets(estimator):
                 what = "--bootstrap is for sequences and rows, not for sets of labels"
                 files.require(not bootstrap, f"{what}: leave it out.")
                 known["y_pred"] = files.predict_sets(estimator, samples.X)
             else:
-                result, predicted = judge(estimator, samples, bootstrap=bootstrap)
-                known |= {"evaluation": result, "y_pred": predicted}
+                known["y_pred"] = predicted = estimator.predict(samples.X)
+                result = judge(samples.layout, samples.y, predicted, bootstrap=bootstrap)
+                known["evaluation"] = result
         known |= _measure(estimator, model, samples)
         if compare is not None:
             known["compare"] = {compare.name: _predict_with(compare, samples, test, format, n_jobs)}
@@ -71,7 +75,7 @@ def report(
     data = {k: v for k, v in sources.items() if isinstance(v, dict) and v.get("sha256")}  # no pipes
     known |= {"command": metadata.get("command"), "data": data, "title": model.name}
     try:
-        with blame("--output"):
+        with blame("--output"), reporter.during("writing the page"):
             write_report(path, estimator, **known)
     except ImportError as error:  # what to install
         raise ValueError(str(error)) from None

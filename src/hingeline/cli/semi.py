@@ -97,34 +97,36 @@ def semi(
     estimator = SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
     estimator.check_parameters(None if dev is None else (None, None))
     clock = Clock()
-    with FitProgress(quiet or as_json) as progress:
+    progress = FitProgress(quiet or as_json)
+    with progress.during(data, "reading"):
         samples = files.read_training(file, columns, use, label)
-        with blame("--template"):  # before the work begins
-            clone(base.features).fit(samples.X[:1])
-        progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
-        layout = samples.layout
+    with blame("--template"):  # before the work begins
+        clone(base.features).fit(samples.X[:1])
+    progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
+    layout = samples.layout
+    with progress.during(", ".join(unlabelled), "reading"):
         others = [files.read_like(files.open_like(n, layout), layout, None) for n in unlabelled]
-        for name, other in zip(unlabelled, others, strict=True):
-            note = "unlabelled" if other.y is None else "its labels are not read"
-            progress.say(f"{name}: {other.size_text()} ({note})")
-        known: list[Any] = []
-        unknown: list[str] = []
-        counts = Counter(label for labels in samples.y for label in labels)
-        if constraints is not None:
-            known, unknown = read_constraints(constraints, samples.y, counts, data, progress.say)
-            progress.say(f"{constraints}: {count_of(len(known), 'constraint')}")
-        held_out = files.read_held_out(dev, layout, None)
-        clock.stop("read")
-        estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)
-        sentences = [sentence for part in (samples, *others) for sentence in part.X]
-        words = TokenTable.from_sentences(sentences, samples.X.names)
-        y = [*samples.y, *[None] * (len(words) - len(samples.y))]
-        with blame(data), progress.show_warnings():
-            warnings.filterwarnings("ignore", "constraints name labels")  # said before, by file
-            estimator.fit(words, y, dev=None if held_out is None else (held_out.X, held_out.y))
-        clock.stop("train")
-        tried = [step.C_u for step in estimator.steps_]
-        progress.say(f"chosen: {choice_text(tried, estimator.selected_, rule)}")
+    for name, other in zip(unlabelled, others, strict=True):
+        note = "unlabelled" if other.y is None else "its labels are not read"
+        progress.say(f"{name}: {other.size_text()} ({note})")
+    known: list[Any] = []
+    unknown: list[str] = []
+    counts = Counter(label for labels in samples.y for label in labels)
+    if constraints is not None:
+        known, unknown = read_constraints(constraints, samples.y, counts, data, progress.say)
+        progress.say(f"{constraints}: {count_of(len(known), 'constraint')}")
+    held_out = files.read_held_out(dev, layout, None)
+    clock.stop("read")
+    estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)
+    sentences = [sentence for part in (samples, *others) for sentence in part.X]
+    words = TokenTable.from_sentences(sentences, samples.X.names)
+    y = [*samples.y, *[None] * (len(words) - len(samples.y))]
+    with blame(data), progress.show_warnings():
+        warnings.filterwarnings("ignore", "constraints name labels")  # said before, by file
+        estimator.fit(words, y, dev=None if held_out is None else (held_out.X, held_out.y))
+    clock.stop("train")
+    tried = [step.C_u for step in estimator.steps_]
+    progress.say(f"chosen: {choice_text(tried, estimator.selected_, rule)}")
     metadata: dict[str, Any] = {
         "unlabelled": {
             "sequences": sum(other.n_sequences for other in others),

@@ -7,13 +7,13 @@ import typer
 from typer import Option
 
 from hingeline.cli import app, files
-from hingeline.cli.app import blame, check_sources, check_target, given
+from hingeline.cli.app import blame, check_sources, check_target, given, split_names
 from hingeline.cli.predict import write_labels
 
 
 def train(
     context: typer.Context,
-    data: app.Data,
+    data: app.Files,
     model: app.NewModel,
     format: app.Format = "auto",
     template: app.Template = None,
@@ -59,6 +59,15 @@ def train(
     checkpoint: Annotated[Path | None, Option(help="Keep the state here, for --resume.")] = None,
     checkpoint_every: Annotated[float, Option(min=0.0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, Option("--resume", help="Go on from --checkpoint.")] = False,
+    workers: app.Workers = None,
+    blocks: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="With --workers: blocks of files, which decide the weights.",
+            show_default="one a file, 16 at most",
+        ),
+    ] = None,
     keep_state: app.KeepState = False,
     dtype: app.Dtype = "float64",
     sparse: app.Sparse = True,
@@ -73,25 +82,39 @@ def train(
     letter.data (sequences), SVMlight and IDX (rows), LIBSVM and Mulan's ARFF (rows with sets of
     labels). Ctrl-C ends the training early and keeps the best model so far.
 
+    With --workers, files ('part-*.conll') are read and trained on in blocks, in processes or on a
+    Dask cluster, and no process holds them all.
+
     To add data to a model later, train with --keep-state and see hingeline update. To learn from
     text without labels as well, see hingeline semi.
     """
+    from functools import cache, partial
+
     import numpy as np
     from scipy.sparse import issparse
     from sklearn.base import clone
 
     from hingeline import ChainSSVM, Checkpoint, MulticlassSSVM, MultilabelSSVM
     from hingeline._checks import require
-    from hingeline.cli import fits
+    from hingeline.cli import fits, in_blocks
     from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
+    from hingeline.data.labelled import expand
     from hingeline.data.text import atomic_text
     from hingeline.estimators.chain import scale_C
+    from hingeline.report.words import count_of
 
     values = fits.parse_grid(grid, dev, checkpoint)
     require(cv or not cv_output, "--cv-output writes what --cv finds: pass --cv 5.")
-    check_sources("--dev", data, dev)
-    check_target("--model", model, data, dev)
-    fits.check_checkpoint(checkpoint, checkpoint_every, resume, str(model), data, dev)
+    names = [name for pattern in data for name in expand(pattern)]
+    check_sources("--dev", *names, dev)
+    check_target("--model", model, *names, dev)
+    fits.check_checkpoint(checkpoint, checkpoint_every, resume, str(model), *names, dev)
+    title = data[0] if len(data) == 1 else f"{len(names)} files"
+    if workers is not None:
+        where = in_blocks.check_options(given(context), workers)
+    elif blocks is not None or len(names) > 1:
+        what = "--blocks is" if blocks is not None else f"{len(names)} files are"
+        raise ValueError(f"{what} for training in blocks: add --workers 2, say.")
     params: dict[str, Any] = {"tol": tol, "slack": slack, "solver": solver, "max_iter": max_iter}
     params |= {"max_time": max_time, "n_jobs": n_jobs, "random_state": seed}
     if C is not None:
@@ -102,7 +125,7 @@ def train(
     if nu is not None:
         params["nu"] = fits.parse_number(nu, float)
     clock = Clock()
-    file = files.open_training(data, format, given(context))
+    file = files.open_training(names[0], format, given(context))
     if file.format.name in files.SETS:
         estimator: Any = MultilabelSSVM(**params, edges=edges or "full")
     else:
@@ -112,56 +135,85 @@ def train(
     scales = estimator.C != "scale" or isinstance(estimator, ChainSSVM)
     require(scales, "--C: scale is for sequences; give a number, or auto.")
     estimator.check_parameters()
+    if workers is not None:
+        in_blocks.check_estimator(estimator)
     features = fits.make_encoder(file.format.name, template, min_count, hash_bits)
     encoder = None if features is None else clone(features)
-    with FitProgress(quiet or as_json) as progress:
-        samples = files.read_training(file, columns, use, label)
-        progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
+    kind, score = file.format.kind, None
+    progress = FitProgress(quiet or as_json)
+    if workers is None:
+        with progress.during(title, "reading"):
+            samples = files.read_training(file, columns, use, label)
+        progress.say(f"{title}: {samples.size_text()} ({file.format.name})")
         width = None if encoder is not None else samples.width
-        held_out = files.read_held_out(dev, samples.layout, width)
+        with progress.during(str(dev), "reading"):
+            held = files.read_held_out(dev, samples.layout, width)
         clock.stop("read")
-        score = None
-        table = not issparse(samples.X) or file.format.name == "idx"
-        if samples.layout.kind in ("flat", "multilabel"):
-            estimator.set_params(scale=table if scale is None else scale)
-            if estimator.scale:
-                how = "divided by their largest value" if issparse(samples.X) else "standardised"
-                progress.say(f"columns are {how}; the model does the same (--no-scale for neither)")
-        if cv is not None:
-            with blame(data):
-                score, labels = fits.cross_validate(progress, estimator, features, samples, cv)
-            progress.say(f"{cv} parts, each by a model of the others: {100 * score:.2f} %")
-            if cv_output is not None:
-                with blame("--cv-output"), atomic_text(cv_output) as out:
-                    write_labels(out, samples.layout, labels)
-            clock.stop("cross-validate")
+        sparse_rows = issparse(samples.X)
+    else:
+        progress.say(f"{title}: {count_of(len(names), 'file')} ({file.format.name}), in blocks")
+        sparse_rows = file.format.name != "arff" or issparse(
+            files.read_training(file, None, None, label).X
+        )
+    if kind in ("flat", "multilabel"):
+        table = not sparse_rows or file.format.name == "idx"
+        estimator.set_params(scale=table if scale is None else scale)
+        if estimator.scale:
+            how = "divided by their largest value" if sparse_rows else "standardised"
+            progress.say(f"columns are {how}; the model does the same (--no-scale for neither)")
+    if cv is not None:
+        with blame(title):
+            score, labels = fits.cross_validate(progress, estimator, features, samples, cv)
+        progress.say(f"{cv} parts, each by a model of the others: {100 * score:.2f} %")
+        if cv_output is not None:
+            with blame("--cv-output"), atomic_text(cv_output) as out:
+                write_labels(out, samples.layout, labels)
+        clock.stop("cross-validate")
+    if workers is not None:
+        reading = format, split_names(columns), split_names(use), label
+        learn = partial(in_blocks.learn, estimator, names, reading, where, blocks)
+        if encoder is not None:
+            estimator.set_params(features=features)
+    else:
         if encoder is not None:  # once, for every C and every score
-            with blame(data if template is None else "--template"):
+            at_fault = title if template is None else "--template"
+            with progress.during(title, "encoding"), blame(at_fault):
                 samples.X = encoder.fit_transform(samples.X)
-            if held_out is not None:
-                held_out.X = encoder.transform(held_out.X)
             seconds = clock.stop("encode")
             progress.say(f"encoded {samples.width:,} features in {seconds:.1f} s")
-        watcher = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
-        if checkpoint is not None and resume != checkpoint.exists():
-            what = f"there is no checkpoint {checkpoint}" if resume else f"{checkpoint} is replaced"
-            progress.say(f"{what}: starting afresh" + ("" if resume else " without --resume"))
-        estimator.set_params(warm_start=keep_state or bool(values))
-        search = fits.Fits(progress, estimator, samples, held_out, patience, watcher, data)
-        if estimator.C == "scale" and slack != "nu":  # known before the fit, and kept for updates
+        learn = partial(estimator.fit, samples.X, samples.y)
+        if estimator.C == "scale" and slack != "nu":  # known before the fit, kept for updates
             matrix = samples.X.matrix
             estimator.C = scale_C(matrix.data, matrix.indptr, False)
-        best, tried = search.find_best(values or [estimator.C], keep_state)
-        if best.C == "auto":  # for updates
-            tried, best.C = [trial._asdict() for trial in best.C_path_], best.C_
-        if encoder is not None:
-            best.features, best.encoder_ = features, encoder
-        if file.format.name == "arff" and best.n_labels_ > 1:
-            best.classes_ = np.asarray(samples.layout.labels, dtype=object)
-        clock.stop("train")
+
+    @cache
+    def read_held_out() -> tuple[Any, Any]:
+        """Inputs, encoded where features have names, and labels of --dev."""
+        own = encoder if workers is None else getattr(estimator, "encoder_", None)
+        found: Any = held if workers is None else in_blocks.read_held_out(estimator, dev)
+        return found.X if own is None else own.transform(found.X), found.y
+
+    watcher = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
+    if checkpoint is not None and resume != checkpoint.exists():
+        what = f"there is no checkpoint {checkpoint}" if resume else f"{checkpoint} is replaced"
+        progress.say(f"{what}: starting afresh" + ("" if resume else " without --resume"))
+    estimator.set_params(warm_start=keep_state or bool(values))
+    held_out = None if dev is None else read_held_out
+    blamed = title if workers is None else ""  # blocks name files themselves
+    search = fits.Fits(progress, estimator, learn, kind, held_out, patience, watcher, blamed)
+    best, tried = search.find_best(values or [estimator.C], keep_state)
+    if best.C == "auto":  # for updates
+        tried, best.C = [trial._asdict() for trial in best.C_path_], best.C_
+    if workers is None and encoder is not None:
+        best.features, best.encoder_ = features, encoder
+    layout = samples.layout if workers is None else in_blocks.layout_of(best)
+    if file.format.name == "arff" and best.n_labels_ > 1:
+        best.classes_ = np.asarray(layout.labels, dtype=object)
+    clock.stop("train")
     options = {"dtype": dtype, "sparse": sparse, "state": keep_state and best is estimator}
     options["metadata"] = {"dev": files.source_of(dev)} if dev else {}
-    written = write_model(model, best, clock, samples.layout, [data], **options)
+    options["hashed"] = workers is None
+    written = write_model(model, best, clock, layout, names, **options)
     if checkpoint is not None and checkpoint.exists():
         if best.stop_reason_.startswith(("interrupted", "max_time", "max_iter")):
             progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")

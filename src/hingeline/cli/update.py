@@ -50,35 +50,36 @@ def update(
 
     check_target("--model", model, data)
     clock = Clock()
-    with FitProgress(quiet or as_json) as progress:
-        estimator = hingeline.load(old)
-        what = f"{old} holds a {type(estimator).__name__}, which cannot learn from more data"
-        files.require(hasattr(estimator, "partial_fit"), f"{what}: train on all data together.")
-        what = f"{old} carries no training state to go on from: train it with --keep-state"
-        files.require(estimator.n_examples_ > 0, f"{what}, or on all data together.")
-        width = int(estimator.n_features_in_)
+    progress = FitProgress(quiet or as_json)
+    estimator = hingeline.load(old)
+    what = f"{old} holds a {type(estimator).__name__}, which cannot learn from more data"
+    files.require(hasattr(estimator, "partial_fit"), f"{what}: train on all data together.")
+    what = f"{old} carries no training state to go on from: train it with --keep-state"
+    files.require(estimator.n_examples_ > 0, f"{what}, or on all data together.")
+    width = int(estimator.n_features_in_)
+    with progress.during(data, "reading"):
         samples = files.read_for(estimator, old, data, format, grow=True)
-        files.require_labels(samples, data, "learn from")
-        clock.stop("read")
-        progress.say(f"{data}: {samples.size_text()} ({samples.layout.format})")
-        params = {"tol": tol, "max_iter": max_iter, "max_time": max_time, "random_state": seed}
-        params["n_jobs"] = n_jobs
-        estimator.set_params(**{name: v for name, v in params.items() if v is not None})
-        labels = len(estimator.classes_)
-        given = {"passes": passes, "memory": memory}
-        learn = partial(estimator.partial_fit, samples.X, samples.y, **given)
-        with blame(data):
-            progress.fit("updating", estimator, learn)
-        clock.stop("train")
-        facts = {
-            "examples": estimator.n_examples_,
-            "new_labels": len(estimator.classes_) - labels,
-            "new_features": estimator.n_features_in_ - width,
-        }
-        progress.say(
-            f"the model remembers {facts['examples']:,} examples; {facts['new_labels']} labels and "
-            f"{facts['new_features']:,} features are new"
-        )
+    files.require_labels(samples, data, "learn from")
+    clock.stop("read")
+    progress.say(f"{data}: {samples.size_text()} ({samples.layout.format})")
+    params = {"tol": tol, "max_iter": max_iter, "max_time": max_time, "random_state": seed}
+    params["n_jobs"] = n_jobs
+    estimator.set_params(**{name: v for name, v in params.items() if v is not None})
+    labels = len(estimator.classes_)
+    given = {"passes": passes, "memory": memory}
+    learn = partial(estimator.partial_fit, samples.X, samples.y, **given)
+    with blame(data):
+        progress.fit("updating", estimator, learn)
+    clock.stop("train")
+    facts = {
+        "examples": estimator.n_examples_,
+        "new_labels": len(estimator.classes_) - labels,
+        "new_features": estimator.n_features_in_ - width,
+    }
+    progress.say(
+        f"the model remembers {facts['examples']:,} examples; {facts['new_labels']} labels and "
+        f"{facts['new_features']:,} features are new"
+    )
     before = estimator.metadata_.get("data")
     options = {"dtype": dtype, "sparse": sparse, "state": keep_state}
     options["before"] = before if isinstance(before, list) else []

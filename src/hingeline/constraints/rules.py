@@ -4,13 +4,11 @@ The scale and the form of the penalty of a corpus constraint are those the paper
 points squared for the share of a label, the plain fraction for the share of changes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from hingeline.constraints import base
 
@@ -402,7 +400,7 @@ class Share(base.CorpusConstraint):
     _words = "share of {label} is {bounds}"
 
     @classmethod
-    def from_labels(cls, y: Iterable[Any], *, slack: float = 0.0, **common: Any) -> list[Share]:
+    def from_labels(cls, y: Iterable[Any], *, slack: float = 0.0, **common: Any) -> list[Self]:
         """One constraint per label: its share in labelled sequences.
 
         Sequences that are None (unlabelled) are left out. ``slack`` is how far shares may lie on

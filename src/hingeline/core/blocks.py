@@ -44,6 +44,7 @@ from hingeline.core.primitives import (
     plane_loss,
     plane_sqdist,
     planes_add,
+    planes_list,
     planes_score,
     truth,
 )
@@ -125,9 +126,12 @@ def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
     every = np.arange(len(old.used))
     copy_without_grams(old, every, new, every)
     if len(new.gram) and len(old.gram):
-        for i in np.flatnonzero(old.used).tolist():
-            m = old.used[i]
-            _gram_of(new, i)[:m, :m] = _gram_of(old, i)[:m, :m]
+        for lo in range(0, len(every), 4096):  # some at a time: places take memory, too
+            some = every[lo : lo + 4096]
+            used = old.used[some]
+            rows, owners = spread(np.zeros_like(used), used), np.repeat(some, used)
+            there, here = (ws.gram_start[owners] + rows * ws.capacity[owners] for ws in (new, old))
+            new.gram[spread(there, old.used[owners])] = old.gram[spread(here, old.used[owners])]
 
 
 def copy_without_grams(old: WorkingSet, source: Array, new: WorkingSet, target: Array) -> None:
@@ -139,11 +143,6 @@ def copy_without_grams(old: WorkingSet, source: Array, new: WorkingSet, target: 
         getattr(new, name)[there] = getattr(old, name)[here]
     sizes = used * old.length[source]
     new.y[spread(new.y_start[target], sizes)] = old.y[spread(old.y_start[source], sizes)]
-
-
-def _gram_of(ws: WorkingSet, i: int) -> Array:
-    room, at = ws.capacity[i], ws.gram_start[i]
-    return ws.gram[at : at + room * room].reshape(room, room)
 
 
 def mark_full(ws: WorkingSet, clock: int, patience: int) -> None:
@@ -519,3 +518,102 @@ def score_planes(problem: Any, ws: WorkingSet, wanted: Array, w: Array, out: Arr
             planes_score(problem, i, planes(ws, i), w, out[s : s + m])
             for j in range(m):
                 out[s + j] *= ws.scale[s + j]
+
+
+class Changes(NamedTuple):
+    """Changes of the weights, one after the other: what some examples add, as index and value."""
+
+    ends: Array  # (examples + 1,)
+    places: Array
+    values: Array
+
+
+def room_for_changes(n: int, n_weights: int) -> Changes:
+    """Buffers to begin with, for n examples."""
+    kind = np.int32 if n_weights < 2**31 else np.int64
+    return Changes(np.empty(n + 1, dtype=np.int64), np.empty(1024, dtype=kind), np.empty(1024))
+
+
+@helper
+def list_change(
+    problem: Any,
+    i: int,
+    ys: Array,
+    steps: Array,
+    common: Array,
+    w: Array,
+    spare: Array,
+    out: Changes,
+    count: int,
+) -> tuple[int, Changes]:
+    """List what planes of example i add to w, which becomes ``common`` again in these places.
+
+    ``count`` entries are there already. The buffers come back, larger ones where these are full.
+    """
+    need = planes_list(problem, i, ys, steps, out.places[count:], out.values[count:])
+    size = w.shape[0] if need < 0 else need
+    if count + size > out.places.shape[0]:
+        places = np.empty(2 * (count + size), dtype=out.places.dtype)
+        values = np.empty(2 * (count + size))
+        places[:count] = out.places[:count]
+        values[:count] = out.values[:count]
+        out = Changes(out.ends, places, values)
+        need = planes_list(problem, i, ys, steps, places[count:], values[count:])
+    if need < 0:
+        planes_add(problem, i, ys, steps, spare)
+        for k in range(size):
+            w[k] = common[k]
+            if spare[k] != 0.0:
+                out.places[count] = k
+                out.values[count] = spare[k]
+                spare[k] = 0.0
+                count += 1
+        return count, out
+    for p in range(count, count + need):
+        k = out.places[p]
+        w[k] = common[k]
+        if out.values[p] != 0.0:
+            out.places[count] = k
+            out.values[count] = out.values[p]
+            count += 1
+    return count, out
+
+
+@kernel
+def list_changes(
+    problem: Any,
+    ws: WorkingSet,
+    order: Array,
+    moved: Array,
+    change: Array,
+    common: Array,
+    w: Array,
+    spare: Array,
+    out: Changes,
+) -> Changes:
+    """What the examples of ``order`` have added to w, one by one; w becomes ``common`` again.
+
+    Of all their slots, ``moved`` says which had mass that changed meanwhile, and ``change`` by how
+    much in the end. ``spare`` is zero.
+    """
+    count = at = 0
+    out.ends[0] = 0
+    for r in range(order.shape[0]):
+        i = order[r]
+        known = planes(ws, i)
+        m = 0
+        for j in range(ws.used[i]):
+            m += moved[at + j]
+        ys = np.empty((m, known.shape[1]), dtype=known.dtype)
+        steps = np.empty(m)
+        k = 0
+        for j in range(ws.used[i]):
+            if moved[at + j]:
+                ys[k] = known[j]
+                steps[k] = change[at + j] * ws.scale[ws.slot[i] + j]
+                k += 1
+        if m > 0:
+            count, out = list_change(problem, i, ys, steps, common, w, spare, out, count)
+        at += ws.capacity[i]
+        out.ends[r + 1] = count
+    return Changes(out.ends, out.places[:count], out.values[:count])

@@ -13,8 +13,10 @@ import hashlib
 import math
 import multiprocessing
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from typing import Any, ClassVar
@@ -38,38 +40,69 @@ class Reporter:
 
     def __init__(self, name: str = "", verbose: int | None = 0) -> None:
         self.name, self.verbose = name, verbose
-        self.gap, self.width, self.told = "", 0, 2.0
+        self.state, self.width, self.told = "", 0, 2.0
         if verbose is None and not _is_watched(sys.stderr):
             self.verbose = 0
 
-    def tell(self, row: HistoryRow, relative_gap: float) -> None:
+    def tell(self, row: HistoryRow, relative_gap: float, remark: str = "") -> None:
         """Say where a pass has come."""
         certified = not math.isnan(row.primal) or not math.isnan(row.restricted)
         if certified:
             kind = "gap" if math.isnan(row.restricted) else "gap over the outputs found"
-            self.gap = "" if math.isnan(relative_gap) else f"{kind} {100 * relative_gap:.3g} %"
+            self.state = "" if math.isnan(relative_gap) else f"{kind} {100 * relative_gap:.3g} %"
         if self.verbose is None:
             if row.time >= self.told:
                 self.told = row.time + 0.2
-                parts = (f"pass {row.passes}", self.gap, f"{row.time:.0f} s")
-                self._write(f"{self.name}: {', '.join(filter(None, parts))}")
+                self._write(name_place(row, remark), row.time)
         elif self.verbose >= 2 or (self.verbose and certified):
             print(
                 f"pass {row.passes:4d}  {row.time:7.2f} s  dual {row.dual:.6g}"
-                f"  planes {row.planes}{'  ' * bool(certified and self.gap)}"
-                f"{self.gap if certified else ''}",
+                f"  planes {row.planes}{'  ' * bool(certified and self.state)}"
+                f"{self.state if certified else ''}{'  ' * bool(remark)}{remark}",
                 file=sys.stderr,
             )
+
+    @contextmanager
+    def during(self, work: str) -> Iterator[None]:
+        """Say what is being done, and for how long, of work that does not tell by itself.
+
+        What it sets as ``state`` meanwhile, such as a count, is told with it.
+        """
+        over, began = threading.Event(), time.perf_counter()
+
+        def watch() -> None:
+            wait = self.told
+            while not over.wait(wait):
+                self._write(work, time.perf_counter() - began)
+                wait = 0.2
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        if self.verbose is None:
+            watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if watcher.ident is not None:
+                watcher.join()
+            self.end()
 
     def end(self) -> None:
         """Take the line away that was written over."""
         if self.width:
-            self._write("")
+            print(f"\r{' ' * self.width}", end="\r", file=sys.stderr, flush=True)
+            self.width = 0
 
-    def _write(self, text: str) -> None:
+    def _write(self, work: str, seconds: float) -> None:
+        text = f"{self.name}: {', '.join(filter(None, (work, self.state, f'{seconds:.0f} s')))}"
         blanks = " " * (self.width - len(text))
         self.width = len(text)
-        print(f"\r{text}{blanks}", end="" if text else "\r", file=sys.stderr, flush=True)
+        print(f"\r{text}{blanks}", end="", file=sys.stderr, flush=True)
+
+
+def name_place(row: HistoryRow, remark: str) -> str:
+    """How far a run has come, in words."""
+    return f"pass {row.passes}, {remark}" if remark else f"pass {row.passes}"
 
 
 def _is_watched(stream: Any) -> bool:
@@ -201,7 +234,8 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
                 row = _certified(row, solver, progress.best_primal, progress.gap)
             progress.history.append(row)
             rel = progress.relative_gap
-            limits.report.tell(row, rel)
+            remark = solver.remark()
+            limits.report.tell(row, rel, remark)
             reason = _reason(solver, limits, progress)
             told = ""
             for callback in callbacks:
@@ -217,6 +251,7 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
                     solver.candidate,
                     lambda: _take(solver, progress, callbacks),
                     out_of_time,
+                    name_place(row, remark),
                 )
                 if callback(state) is True and state._reason is None:
                     state.stop("a callback returned True")
@@ -284,7 +319,7 @@ def _result(
                 "solver='soft-bcfw', whose certificate is that of the relaxation"
             )
         if reason == "interrupted":
-            remedy = "the best weights so far are kept; fit again with warm_start=True to go on"
+            remedy = f"the best weights so far are kept; {solver.goes_on}"
         warn_unfinished(limits.name, passes, reason, f"{bound}: {remedy}")
     findings = solver.findings(weights)
     if not math.isnan(integrality):
@@ -397,17 +432,15 @@ def _restore(solver: Any, progress: Progress, callbacks: Sequence[Any], snapshot
         callbacks[int(k)].set_state(state, own)
 
 
-def identity(compiled: Compiled, *parts: Any) -> str:
+def identity(compiled: Compiled, *parts: Array) -> str:
     """A hash of the problem and of whatever else must be the same for a run to go on."""
     digest = hashlib.blake2b(digest_size=16)
     for name, value in _fields_of(compiled.problem):
         if name != "token_gram" and isinstance(value, (np.ndarray, int, float)):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(value).data)
-    digest.update(np.ascontiguousarray(compiled.lengths).data)
-    for part in parts:
-        digest.update(np.ascontiguousarray(part).data if isinstance(part, np.ndarray) else b"")
-        digest.update(repr(part).encode() if not isinstance(part, np.ndarray) else b"")
+    for part in (compiled.lengths, *parts):
+        digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
 
 

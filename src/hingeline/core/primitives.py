@@ -20,6 +20,9 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
     ``w += step·Δf_i(y)``; nothing at all for the true output: what would cancel is not added
 ``planes_score(problem, i, ys, w, out)`` and ``planes_add(problem, i, ys, steps, w)``
     optional: the same for all planes of an example at once, where they can share work
+``planes_list(problem, i, ys, steps, index, values)``
+    optional: what ``planes_add`` adds, as places and values, which may be 0 or come in parts; how
+    many they are, written as far as there is room; −1: they cannot be listed
 ``plane_sqdist(problem, i, y, z, scratch)``
     ``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after
 ``plane_loss(problem, i, y)``
@@ -58,7 +61,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._checks import Array, effective_n_jobs
-from hingeline._jit import by_class
+from hingeline._jit import by_class, helper
 
 #: Spare entries behind vectors over all outputs, so that kernels may work in whole vectors.
 PADDING = 8
@@ -99,6 +102,7 @@ plane_score = _primitive("plane_score")
 plane_add = _primitive("plane_add")
 planes_score = _primitive("planes_score")
 planes_add = _primitive("planes_add")
+planes_list = _primitive("planes_list")
 plane_sqdist = _primitive("plane_sqdist")
 plane_loss = _primitive("plane_loss")
 truth = _primitive("truth")
@@ -116,6 +120,10 @@ all_curvature = _primitive("all_curvature")
 def _no_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     decode(problem, i, w, loss_scale, y_out)
     return 0.0
+
+
+def _no_list(problem: Any, i: int, ys: Array, steps: Array, index: Array, values: Array) -> int:
+    return -1
 
 
 def _score_each(problem: Any, i: int, ys: Array, w: Array, out: Array) -> None:
@@ -144,9 +152,19 @@ DEFAULTS: dict[str, Callable[..., Any]] = {
     "decode_excess": _no_excess,
     "planes_score": _score_each,
     "planes_add": _add_each,
+    "planes_list": _no_list,
     "decode_by_loss": _no_losses,
     "decode_best": _no_best,
 }
+
+
+@helper
+def put(index: Array, values: Array, count: int, place: int, value: float) -> int:
+    """One more entry for ``planes_list``; how many there are now."""
+    if count < index.shape[0]:
+        index[count] = place
+        values[count] = value
+    return count + 1
 
 
 @dataclass(frozen=True)
@@ -175,8 +193,6 @@ class Compiled:
     #: outputs fall apart at every position that is right (:mod:`.parts`)
     stretch: Callable[[Any, Array], Any] | None = None
     truths: Array | None = None  # then also: the true outputs one after the other, int32
-    #: The weights that planes of some examples may touch; None: any
-    touched: Callable[[Array], Array] | None = None
     bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
 
     @property
@@ -273,25 +289,6 @@ class Block(NamedTuple):
     def table(self, weights: Array) -> Array:
         """The table, a view (rows, columns)."""
         return self.padded(weights)[:, : self.columns]
-
-
-def touched_rows(indptr: Array, indices: Array, offsets: Array, stride: int, rows: range) -> Any:
-    """For :attr:`Compiled.touched`, where weights are rows by feature, and some belong to all.
-
-    The tokens of example i are the rows ``offsets[i]`` to ``offsets[i + 1]`` of a CSR matrix.
-    """
-    shared = np.arange(rows.start, rows.stop)
-
-    def touched(examples: Array) -> Array:
-        lo, hi = indptr[offsets[examples]], indptr[offsets[examples + 1]]
-        ends = np.cumsum(hi - lo)
-        at = np.arange(ends[-1]) + np.repeat(hi - ends, hi - lo)
-        seen = np.zeros(rows.start, dtype=bool)
-        seen[indices[at]] = True
-        found = np.concatenate([np.flatnonzero(seen), shared])
-        return (found[:, None] * stride + np.arange(stride)).ravel()
-
-    return touched
 
 
 class Layout(dict[str, Block]):

@@ -105,6 +105,7 @@ class PassState:
     restricted_gap : float
         Relative gap of the problem restricted to the outputs found, where that is all there is.
     out_of_time : bool; whether ``max_time`` ends the fit after this pass
+    place : str; how far the fit has come, in words
     """
 
     row: HistoryRow
@@ -113,6 +114,7 @@ class PassState:
     _weights: Callable[[], Array] = field(repr=False)
     _snapshot: Callable[[], Any] = field(repr=False, default=lambda: None)
     out_of_time: bool = False
+    place: str = ""
     _chosen: Array | None = field(default=None, repr=False)
     _reason: str | None = field(default=None, repr=False)
 

@@ -23,7 +23,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._simd import aligned_zeros
 from hingeline.core import blocks
-from hingeline.core.blocks import WorkingSet
+from hingeline.core.blocks import Changes, WorkingSet
 from hingeline.core.formulations import (
     RESCALINGS,
     Formulation,
@@ -36,7 +36,6 @@ from hingeline.core.primitives import PART, SCRATCH, Compiled, Workers
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
 
-HELD = 5  # Passes that planes live at least that are held: :meth:`PlaneSolver.hold`.
 LEAST_MARGIN = 1e-4  # A hard margin below this fraction of the largest ``‖a·Δf‖/b`` counts as none.
 
 
@@ -73,6 +72,7 @@ class CertifiedSolver(ABC):
 
     decodes: ClassVar[bool] = True  # its primal has the largest hinge of every example, decoded
     certifies = False  # whether every sweep keeps a true primal by itself
+    goes_on: ClassVar[str] = "fit again with warm_start=True to go on"  # after an interruption
     polishes = False  # whether the loop may try to better the weights of a run by rounding
     streaming = False  # the average goes on from one call to the next
     #: What :mod:`hingeline.core.loop` keeps of the state.
@@ -147,6 +147,10 @@ class CertifiedSolver(ABC):
         """The non-negative part of a primal value, which gaps are relative to."""
         return primal
 
+    def remark(self) -> str:
+        """What a line of progress says beside the pass and the gap."""
+        return ""
+
     def measures(self) -> dict[str, Any]:
         """Columns of a history row beside the certificate, by name."""
         return {}
@@ -180,10 +184,6 @@ class CertifiedSolver(ABC):
         spread = np.zeros(len(self.multipliers().mass))
         spread[support] = steps
         self.add(spread, 1.0, out)
-
-    def hold(self, slots: Array) -> None:
-        """Keep the planes in these slots for the next passes, whether they have mass or not."""
-        return
 
     def linear(self) -> float:
         """``Σ α·b``."""
@@ -554,25 +554,45 @@ class PlaneSolver(CertifiedSolver):
                 self.restart_average()  # it is left behind
         return estimate if stage is self.form else np.inf
 
-    def advance(self, order: Array) -> float:
-        """Visit some examples, then those worth it again; what they had to gain over their planes.
+    # For weights that others move as well (:mod:`hingeline.distributed`): no average is made.
 
-        For weights that others move as well (:mod:`hingeline.distributed`): no average is made.
-        """
-        for part in self.cut_into_blocks(order):
+    def visit_new(self, examples: Array, form: Formulation) -> Array:
+        """Decode examples and move their mass, some at a time; the blocks that were visited."""
+        size = max(1, min(64, len(examples) // 8))
+        visited = [np.zeros(0, dtype=np.int64)]
+        for lo in range(0, len(examples), size):
+            part = examples[lo : lo + size]
             self.find(part, self.patience)
-            self.move(self.blocks_of(part), self.form, self.gaps, averaged=False)
             self.oracle_calls += len(part)
-        self.make_room()
-        gain = float(self.gaps[order].sum())
-        least = self.options.skip * float(self.gaps.sum()) / max(len(self.active), 1)
-        for _ in range(self.options.cached_passes):
-            worth = order[(self.gaps[order] > least) & (self.ws.used[order] > 0)]
-            self.move(self.rng.permutation(worth), self.form, self.gaps, averaged=False)
-        return gain
+            found = self.known_blocks_of(part)
+            visited.append(found[self.ws.used[found] > 0])
+            self.visit(visited[-1], form)
+        return np.concatenate(visited)
 
-    def hold(self, slots: Array) -> None:
-        self.ws.stamp[slots] = self.clock + HELD
+    def visit(self, order: Array, form: Formulation) -> None:
+        """Move the mass of blocks in turn."""
+        self.move(order, form, self.gaps, averaged=False)
+
+    def known_blocks_of(self, examples: Array) -> Array:
+        """As :meth:`blocks_of`, but no multiplier gets another place."""
+        return examples
+
+    def worth(self, least: float) -> Array:
+        """The blocks with planes whose gap is above ``least``, in a random order."""
+        return self.rng.permutation(np.flatnonzero((self.gaps > least) & (self.ws.used > 0)))
+
+    def admit(self) -> Array:
+        """Make the blocks that wait for it, which are to be visited then."""
+        return np.zeros(0, dtype=np.int64)
+
+    def list_changes(
+        self, order: Array, moved: Array, change: Array, common: Array, spare: Array
+    ) -> Changes:
+        """See :func:`hingeline.core.blocks.list_changes`."""
+        out = blocks.room_for_changes(len(order), len(self.w))
+        known = (self.block_problem, self.ws, order, moved, change)
+        bound = self.compiled.bind(blocks.list_changes)
+        return bound(*known, common, self.w, spare, out)
 
     def _find_violations(self) -> None:
         # Planes may carry a share in the average that is being certified: overwrite none.

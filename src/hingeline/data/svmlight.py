@@ -14,6 +14,7 @@ from hingeline.data.text import File, TextSource, atomic_text, number_text, open
 from hingeline.features.tables import SparseSequences
 
 ZeroBased = bool | Literal["auto"]
+Comments = Sequence[str] | None  # one for each row
 
 MAX_INDEX = 2**31 - 2  # Largest feature number, that of the C programs which share the format.
 _MAX_INTEGER = 2.0**53
@@ -24,7 +25,7 @@ def write_svmlight(
     X: Any,
     y: Any,
     qid: Any = None,
-    comments: Sequence[str] | None = None,
+    comments: Comments = None,
     *,
     zero_based: bool = False,
 ) -> None:
@@ -44,7 +45,7 @@ def write_svmlight(
 
 
 def write_multilabel(
-    target: File, X: Any, Y: Any, *, comments: Sequence[str] | None = None, zero_based: bool = False
+    target: File, X: Any, Y: Any, *, comments: Comments = None, zero_based: bool = False
 ) -> None:
     """Write rows with sets of labels as ``1,3,5 index:value …``; parameters as above.
 
@@ -59,11 +60,7 @@ def write_multilabel(
 
 
 def write_svmhmm(
-    target: File,
-    X: SparseSequences,
-    y: Sequence[Sequence[Any]],
-    *,
-    notes: Sequence[str] | None = None,
+    target: File, X: SparseSequences, y: Sequence[Sequence[Any]], *, notes: Comments = None
 ) -> None:
     """Write labelled sequences as ``TAG qid:N index:value …``, sequences numbered from 1.
 
@@ -82,7 +79,7 @@ def write_svmhmm(
 
 
 def _write_rows(
-    target: File, X: Any, heads: list[str], comments: Sequence[str] | None, zero_based: bool
+    target: File, X: Any, heads: list[str], comments: Comments, zero_based: bool
 ) -> None:
     matrix = sp.csr_matrix(X, copy=True)
     matrix.sum_duplicates()

@@ -1,7 +1,5 @@
 """Text for readers (gzip, UTF-8, bounded memory, places of errors) and writers (all or nothing)."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

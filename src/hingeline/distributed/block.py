@@ -1,36 +1,42 @@
 """What lives on a worker: a host with the common weights, and its blocks of examples.
 
-A block has examples, the solver ``"sdm"`` for them, and several sets of multipliers over the same
-planes: the *current* one, of which the common weights are made, and solutions it came to in earlier
-rounds. In a round it mixes these as the driver says, visits some of its examples from the common
-weights on, all other blocks fixed, and tells how ``Σ α·a·Δf`` has changed. Nothing is drawn from
-the clock or from a stream of random numbers: a block that is made anew and told the same comes to
-the same bits.
+A block has examples and the solver ``"sdm"`` for them. In a round it decodes some of its examples
+and visits them in turn, from the common weights on, all other blocks fixed. It tells what each
+of them would add to the weights, and goes as far as the driver says in the next round. Nothing is
+drawn from the clock or from a stream of random numbers: a block that is made anew and told the same
+comes to the same bits.
 """
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._checks import Array
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import spread
+from hingeline.core.blocks import Changes, spread
 from hingeline.core.formulations import cut_back, make_formulation, total_slack_cost
 from hingeline.core.loop import identity
 from hingeline.core.primitives import Workers
 from hingeline.distributed.shards import make_shard, read_parts
 
 #: Local steps have no acceleration over all multipliers, which would take the weights for its own.
-LOCAL_OPTIONS = {"cg_steps": 0, "newton_weights": 0, "stage_factor": 1.0}
+LOCAL_OPTIONS = {"cg_steps": 0, "newton_weights": 0}
+#: Options of the solver that have no effect in blocks.
+UNUSED = {*LOCAL_OPTIONS, "block", "cached_passes", "passes"}
+WORTH = 0.5  # Rounds without decoding leave out gaps below it, over the mean.
 
 
 def peak_memory() -> float:
     """Most memory that this process has had, in bytes; nan where the system does not say."""
+    with suppress(OSError), open("/proc/self/status") as status:
+        # What getrusage says begins with the peak of the process that started this one.
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return 1024.0 * float(line.split()[1])
     try:
         import resource
     except ImportError:
@@ -68,22 +74,16 @@ def find_change(before: Array, after: Array) -> Change:
     return Change(index.astype(kind), after[index])
 
 
-def _find_difference(index: Array | None, before: Array, weights: Array, sigma: float) -> Change:
-    """What was added to the weights of ``index`` (None: to any), over σ′."""
-    moved = (weights if index is None else weights[index]) - before
-    if sigma != 1.0:
-        moved /= sigma
-    some = np.flatnonzero(moved)
-    kind = np.int32 if len(weights) < 2**31 else np.int64
-    return Change((some if index is None else index[some]).astype(kind), moved[some])
-
-
 class Told(NamedTuple):
-    """What a block tells of a round."""
+    """What a block tells of a round: the steps that its examples would take, one after the other.
 
-    change: Change  # of Σ α·a·Δf, not of the weights
-    linear: float  # Σ α·b of the new multipliers
-    ridge: tuple[Array, Array, float]  # of ``½ Σ r_i A_i²``, see :meth:`Block._ridges`
+    The dual along a step of length t is ``gain·t − ½ curve·t² − w·u·t − ½‖u·t‖²``, u its change.
+    """
+
+    changes: Changes  # of the weights
+    gain: Array  # of Σ α·b, less what the ridge takes
+    curve: Array  # of the ridge
+    most: Array  # the length at which a bound is met; 1 is the step itself
     gap: float  # over the planes known, summed as they were visited
     planes: int
     decodes: int
@@ -94,36 +94,32 @@ class Host:
 
     def __init__(self) -> None:
         self.blocks: dict[int, Block] = {}
-        self.weights = np.zeros(0)
+        self.common = np.zeros(0)
+        self.weights = self.common  # the same, for a block to change and to bring back
+        self.spare = self.common  # zero
 
     def call(self, method: str, common: Any, own: Mapping[int, Any]) -> dict[int, Any]:
         """Let blocks do something, in turn: their answers, each with the seconds it took.
 
         ``common`` is a change of the weights, or None, and what all blocks are told.
         """
+        began = time.process_time()
         change, *rest = common or (None,)
         if change is not None:
-            if change.place is None and len(self.weights) != len(change.values):
-                self.weights = aligned_zeros(len(change.values))
+            if change.place is None and len(self.common) != len(change.values):
+                self.common, self.weights, self.spare = (
+                    aligned_zeros(len(change.values)) for _ in range(3)
+                )
+            change.apply(self.common)
             change.apply(self.weights)
         answers = {}
+        shared = time.process_time() - began  # what each of them would take on a worker of its own
         for k in sorted(own):
             began = time.process_time()
             block = self.blocks.setdefault(k, Block(k, self))
             found = getattr(block, method)(*rest, *own[k])
-            answers[k] = (found, time.process_time() - began)
+            answers[k] = (found, shared + time.process_time() - began)
         return answers
-
-    @contextmanager
-    def lend(self, index: Array | None) -> Iterator[Array]:
-        """The weights, for a block to change those of ``index`` (None: any); then as before.
-
-        Gives back how they were.
-        """
-        place = slice(None) if index is None else index
-        before = self.weights[place].copy()
-        yield before
-        self.weights[place] = before
 
 
 class Block:
@@ -147,16 +143,17 @@ class Block:
             return 0.0, 0.0
         problem, self.weights = self.shard.pose(estimator, own)
         sums = self.shard.measure(problem)
-        self.compiled = replace(estimator._compile(problem), stretch=None)
+        self.compiled = self.shard.compile(estimator, problem)
         del self.shard
         return sums
 
-    def begin(self, C: float, seed: int, keep: int) -> dict[str, Any]:
+    def begin(self, C: float, seed: int) -> dict[str, Any]:
         """Make the solver; what the driver wants to know of this block."""
-        self.seed, self.keep, compiled = seed, keep, self.compiled
-        self.at = self.rounds = 0
+        self.seed, compiled = seed, self.compiled
+        self.order = np.zeros(0, dtype=np.int64)
+        self.pending: tuple[Array, ...] = ()
         if compiled is None:
-            return {"n": 0, "size": 0, "exact": True, "bounded": True, "data": ""}
+            return {"n": 0, "exact": True, "bounded": True, "data": "", "stages": []}
         estimator = self.estimator
         form = make_formulation(C, estimator.slack, estimator.rescale, self.weights)
         solver_class = estimator._solver_class(compiled)
@@ -165,96 +162,112 @@ class Block:
         options = {**given, **LOCAL_OPTIONS}
         self.solver = solver_class(compiled, form, workers, seed, options, None)
         self.solver.w = self.host.weights  # until the first call: its own would lie idle
-        self.kept = np.zeros((1, len(self.solver.multipliers().mass)))
-        self.order = self.solver.active
-        facts = {"n": len(self.solver.active), "size": compiled.size}
-        facts |= {"exact": compiled.exact, "bounded": compiled.bounded}
-        facts["data"] = identity(compiled, form.cap, form.ridge)
-        return facts | {"n_weights": compiled.n_weights}
+        return {
+            "n": len(self.solver.active),
+            "n_weights": compiled.n_weights,
+            "exact": compiled.exact,
+            "bounded": compiled.bounded,
+            "data": identity(compiled, form.cap, form.ridge),
+            "stages": np.repeat(self.solver.stages, self.solver.options.stage_sweeps).tolist(),
+        }
 
-    def advance(self, share: float, sigma: float, theta: Array) -> Told | None:
-        """Mix the multipliers kept, then visit a share of the examples from the common weights.
+    def advance(
+        self, clock: int, piece: int, pieces: int, stage: float, sigma: float, lengths: Array
+    ) -> Told | None:
+        """Go as far as the driver says, then decode a piece of the examples and visit them.
 
-        ``sigma`` is the σ′ of CoCoA: with multipliers and bounds so many times as large, the dual
-        of the block alone has so many times the curvature.
+        With the pieces at an end no example is decoded: those with gaps left are visited again.
+        ``stage`` is a factor on the bounds of the multipliers. ``sigma`` is the σ′ of CoCoA: with
+        multipliers and bounds so many times as large, the dual of the block alone has so many times
+        the curvature.
         """
-        if self.compiled is None or not len(self.order):
+        self.take(lengths)
+        if self.compiled is None:
             return None
         solver, host = self.solver, self.host
-        mass = solver.multipliers().mass
-        mass[:] = self._mix(theta)
-        form, room = solver.form, solver.multipliers().counts
-        decoded = solver.oracle_calls
-        solver.hold(self.kept.any(axis=0))
-        solver.w = host.weights
-        if sigma != 1.0:
-            solver.form = form._replace(cap=form.cap * sigma, ridge=form.ridge / sigma)
-            mass *= sigma
-        gap, parts = 0.0, list(self._choose(share))
-        touched = self.compiled.touched
-        index = None if touched is None else touched(np.concatenate([part for _, part in parts]))
-        with host.lend(index) as before:
-            for tick, examples in parts:
-                solver.clock += tick
-                gap += solver.advance(examples)
-            moved = _find_difference(index, before, host.weights, sigma)
-        self._follow(room)
-        known = solver.multipliers()
-        if sigma != 1.0:
-            solver.form = form
-            known.mass[:] /= sigma
-        self.kept = np.concatenate([self.kept, known.mass[None]])
-        decoded = solver.oracle_calls - decoded
-        return Told(moved, solver.linear(), self._ridges(), gap, solver.n_planes, decoded)
-
-    def _mix(self, theta: Array) -> Array:
-        """The current multipliers moved towards those kept, ``c + Σ θ_j (s_j − c)``; kept, too."""
-        current = self.kept[0]
-        for part, others in zip(theta, self.kept[1:], strict=True):
-            if part != 0.0:
-                current = current + part * (others - self.kept[0])
-        owners = self.solver.multipliers().owners
-        self.kept[0] = cut_back(self.solver.form, np.maximum(current, 0.0), owners)
-        if len(self.kept) > self.keep:
-            self.kept = np.delete(self.kept, 1, axis=0)
-        return self.kept[0]
-
-    def _choose(self, share: float) -> Iterator[tuple[int, Array]]:
-        """The examples of this round, part by part: through all of them, in an order of the pass.
-
-        A part is over where a pass is. 1 with the first part of a pass: the solver's clock ticks.
-        """
-        solver = self.solver
-        solver.rng = np.random.default_rng([self.seed, self.number, self.rounds])
-        self.rounds += 1
         n = len(solver.active)
-        left = max(1, round(share * n)) if n else 0
-        while left:
-            tick = int(self.at == 0)
-            if tick:
-                self.order = solver.rng.permutation(solver.active)
-            stop = min(self.at + left, n)
-            yield tick, self.order[self.at : stop]
-            left -= stop - self.at
-            self.at = stop % n
+        if piece == 0:
+            solver.clock = clock
+            solver.rng = np.random.default_rng([self.seed, self.number, clock])
+            self.order = solver.rng.permutation(solver.active)
+        solver.w = host.weights
+        decoded = solver.oracle_calls
+        form = solver.form
+        if (stage, sigma) != (1.0, 1.0):
+            form = form._replace(cap=form.cap * (stage * sigma), ridge=form.ridge / sigma)
+        mean = float(solver.gaps.mean())
+        new = solver.admit() if piece < pieces else solver.worth(WORTH * mean)
+        known = solver.multipliers()
+        all_before = known.mass.copy()
+        known.mass[:] *= sigma
+        solver.visit(new, form)
+        todo = self.order[n * piece // pieces : n * (piece + 1) // pieces]
+        blocks = np.unique(np.concatenate([new, solver.visit_new(todo, form)]))
+        counts = known.counts[blocks]
+        slots = spread((np.cumsum(known.counts) - known.counts)[blocks], counts)
+        before = all_before[slots]
+        gap = float(solver.gaps[blocks].sum()) / sigma
+        halfway = known.mass[slots]
+        solver.visit(blocks[solver.gaps[blocks] > solver.options.skip * mean], form)
+        after = known.mass[slots]
+        moved = (halfway != before * sigma) | (halfway != after)  # where w is another, too
+        change = np.where(moved, after / sigma - before, 0.0)
+        known.mass[:] = all_before
+        changes = solver.list_changes(blocks, moved, change, host.common, host.spare)
+        owners = np.repeat(np.arange(len(blocks)), counts)
+        form = solver.by_block(solver.form)
+        ridge, cap = form.ridge[blocks], stage * form.cap[blocks]
+        some, told = self._describe(owners, before, change, known.offset[slots], ridge, cap)
+        ends = changes.ends[np.concatenate([[True], some])]
+        assert ends[-1] == changes.ends[-1]
+        inside = some[owners]
+        self.pending = (slots[inside], change[inside], np.cumsum(some)[owners[inside]] - 1)
+        decoded = solver.oracle_calls - decoded
+        return Told(changes._replace(ends=ends), *told, gap, solver.n_planes, decoded)
 
-    def _follow(self, room: Array) -> None:
-        """Move the multipliers kept where the solver has given its examples more room."""
-        now = self.solver.multipliers().counts
-        if len(self.kept[0]) != now.sum():
-            kept = np.zeros((len(self.kept), int(now.sum())))
-            kept[:, spread(np.cumsum(now) - now, room)] = self.kept
-            self.kept = kept
+    def _describe(
+        self, owners: Array, before: Array, change: Array, offset: Array, ridge: Array, cap: Array
+    ) -> tuple[Array, tuple[Array, Array, Array]]:
+        """Who has moved; gain, curve and bound of their steps."""
+        n = len(cap)
 
-    def _ridges(self) -> tuple[Array, Array, float]:
-        """For ``½ Σ r_i A_i²``: products of the directions to those kept, and with the current."""
-        ridge = self.solver.form.ridge
-        if not ridge.any():
-            return np.zeros((0, 0)), np.zeros(0), 0.0
-        counts = self.solver.multipliers().counts
-        sums = np.add.reduceat(self.kept, np.cumsum(counts) - counts, axis=1)
-        toward = sums[1:] - sums[0]
-        return (toward * ridge) @ toward.T, toward @ (ridge * sums[0]), float(ridge @ sums[0] ** 2)
+        def add(values: Array) -> Array:
+            return np.bincount(owners, weights=values, minlength=n)
+
+        some = add(change != 0.0) > 0.0
+        total, rise = add(before), add(change)
+        most = np.full(n, np.inf)
+        falls = change < 0.0
+        np.minimum.at(most, owners[falls], before[falls] / -change[falls])
+        up = (rise > 0.0) & np.isfinite(cap)
+        most[up] = np.minimum(most[up], (cap[up] - total[up]) / rise[up])
+        gain, curve = add(change * offset) - ridge * total * rise, ridge * rise**2
+        return some, (gain[some], curve[some], np.maximum(most[some], 1.0))
+
+    def take(self, lengths: Array) -> None:
+        """Go so far on the steps of the last round."""
+        if self.pending:
+            slots, change, owners = self.pending
+            mass = self.solver.multipliers().mass
+            mass[slots] = np.maximum(mass[slots] + lengths[owners] * change, 0.0)
+            self.pending = ()
+
+    def end_pass(self, lengths: Array) -> tuple[float, float]:
+        """Take the last steps, make room for new planes; ``Σ α·b`` and ``½ Σ r_i A_i²``."""
+        self.take(lengths)
+        if self.compiled is None:
+            return 0.0, 0.0
+        solver = self.solver
+        known = solver.multipliers()
+        known.mass[:] = cut_back(solver.by_block(solver.form), known.mass, known.owners)
+        solver.make_room()
+        ridge = solver.form.ridge
+        return solver.linear(), 0.5 * float(ridge @ solver._sums() ** 2) if ridge.any() else 0.0
+
+    def scale(self, factor: float) -> None:
+        """Multiply all multipliers: a stage of C is over."""
+        if self.compiled is not None:
+            self.solver.multipliers().mass[:] *= factor
 
     def measure(self, candidate: Change) -> tuple[float, float]:
         """What slack costs at weights other than the common ones; how much of it is a bound."""
@@ -262,31 +275,28 @@ class Block:
             return 0.0, 0.0
         solver, host = self.solver, self.host
         solver.w = host.weights
-        with host.lend(candidate.place):
-            candidate.apply(host.weights)
-            solver._find_violations()
-            excess = solver.integrality_gap(solver.w)
+        candidate.apply(host.weights)
+        solver._find_violations()
+        excess = solver.integrality_gap(solver.w)
+        place = slice(None) if candidate.place is None else candidate.place
+        host.weights[place] = host.common[place]
         return total_slack_cost(solver.form, solver.violation), 0.0 if excess != excess else excess
 
-    def sum_up(self, theta: Array) -> tuple[Change, float]:
-        """``Σ α·a·Δf`` and ``Σ α·b`` of the current multipliers, from nothing."""
-        if self.compiled is None or not len(self.order):
-            return Change(np.zeros(0, dtype=np.int32), np.zeros(0)), 0.0
-        solver, zero = self.solver, np.zeros_like(self.host.weights)
-        solver.multipliers().mass[:] = self._mix(theta)
-        self.kept = self.kept[:1]
-        vector = aligned_zeros(len(zero))
-        solver.add(solver.multipliers().mass, 1.0, vector)
-        return find_change(zero, vector), solver.linear()
+    def sum_up(self) -> Change:
+        """``Σ α·a·Δf``, from nothing."""
+        if self.compiled is None:
+            return Change(np.zeros(0, dtype=np.int32), np.zeros(0))
+        vector = aligned_zeros(len(self.host.common))
+        self.solver.add(self.solver.multipliers().mass, 1.0, vector)
+        return find_change(self.host.spare, vector)
 
     def save(self) -> dict[str, Array]:
-        """All that decides what this block does next, as arrays."""
+        """All that decides what this block does next, as arrays; between two passes."""
         if self.compiled is None:
             return {}
         solver = self.solver
         names = [n for n in solver.saved_arrays if n not in ("w", "_best", "violation")]
-        numbers = np.array([self.at, self.rounds, solver.clock], dtype=np.int64)
-        own = {"kept": self.kept, "order": self.order, "numbers": numbers}
+        own = {"clock": np.array([solver.clock])}
         return {**own, **{n: getattr(solver, n) for n in names}, **solver.tables()}
 
     def restore(self, state: dict[str, Array] | None) -> None:
@@ -294,12 +304,15 @@ class Block:
         if self.compiled is None or not state:
             return
         solver = self.solver
-        self.kept, self.order = state["kept"].copy(), state["order"].copy()
-        self.at, self.rounds, solver.clock = state["numbers"].tolist()
+        self.pending, solver.clock = (), int(state["clock"][0])
         solver.set_tables({n: state[n].copy() for n in solver.tables()})
         for name in solver.saved_arrays:
             if name in state:
                 getattr(solver, name)[...] = state[name]
+
+    def drop(self) -> None:
+        """Leave the host: the block moves to another worker."""
+        del self.host.blocks[self.number]
 
     def weigh(self) -> float:
         """Most memory that this process has had."""

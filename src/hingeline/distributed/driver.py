@@ -1,35 +1,30 @@
 """The solver ``"blocks"``: dual steps in blocks of examples, made into one by the driver.
 
-For the problem of :mod:`hingeline.core.formulations`, cut into blocks k, with
-``v_k = Σ_{i in k} Σ_y α_i(y)·a·Δf_i(y)`` and ``w = Σ_k v_k``. In a round every block visits some of
-its examples from the common weights on, all other blocks fixed, and comes to multipliers ``s_k``
-from its current ones ``c_k``. Blocks overshoot together; the driver finds the best mixture of the
-last m of these solutions of every block, a *master problem* in K·m variables::
+For the problem of :mod:`hingeline.core.formulations`, cut into blocks. In a round every block
+decodes some of its examples and visits them in turn, from the common weights on, all others fixed,
+which gives a step of multipliers for each: ``u_i = Σ_y δ_i(y)·a·Δf_i(y)``, ``c_i = Σ_y δ_i(y)·b``.
+Blocks overshoot together, since all of them mend the same mistakes. The driver finds how far each
+example goes, in a dual of its own::
 
-    max_θ  Σ_kj θ_kj g_kj − ½‖Σ_kj θ_kj u_kj‖²   over θ ≥ 0, Σ_j θ_kj ≤ 1
+    max_t  Σ_i t_i c_i − ½‖w + Σ_i t_i u_i‖² − ½ Σ_i r_i (A_i + t_i Σ_y δ_i(y))²
+    over 0 ≤ t_i ≤ the length at which step i meets a bound
 
-where ``u_kj = v(s_kj) − v(c_k)`` and ``g_kj = Σ (s_kj − c_k)·b − w·u_kj``. That is a dual like
-that of :mod:`hingeline.solvers.sdm`, with blocks for examples, solutions for planes, and ``c_k`` in
-place of the true output; its steps solve it. Any θ is feasible by convexity: the dual never falls,
-and any weights with any such multipliers give a true gap, at the price of one decode of each
+by some sweeps of coordinate ascent, which cost it a few numbers per example where blocks decode.
+So decoding, the dear part, is done in all blocks at once, and the step of an example still knows of
+those before it, as in :mod:`hingeline.solvers.sdm`. Any t is feasible by convexity: the dual never
+falls, and any weights with any such multipliers give a true gap, at the price of one decode of each
 block's examples, ``P(v) = ½‖v‖² + Σ_k cost_k(v)``.
 
-With a single θ for all newest solutions it is an exact line search: block-diagonal approximation,
-C. Lee, K.-W. Chang (2015). ``"average"`` takes θ = 1/K (M. Jaggi et al., *Communication-efficient
-distributed dual coordinate ascent*, CoCoA, 2014), ``"add"`` θ = 1 with local duals of K times the
+With one t for all it is an exact line search: block-diagonal approximation, C. Lee, K.-W. Chang
+(2015). ``"average"`` takes t = 1/K for K blocks (M. Jaggi et al., *Communication-efficient
+distributed dual coordinate ascent*, CoCoA, 2014), ``"add"`` t = 1 with local duals of K times the
 curvature (C. Ma et al., CoCoA+, 2015).
-
-The size of rounds. Of the gains that blocks see alone, the share e is left together; with b
-examples of a block e is about ``1/(1 + b/b₀)``, so that a round seen gives b₀. If a round costs
-what r examples do beside the visits, progress for its price is best at ``b = √(b₀·r)``. The price
-is counted in bytes and in numbers that visits read, never by the clock: any number of workers, on
-any machine, comes to the same weights.
 """
 
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,60 +33,101 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
+from hingeline.core.blocks import Changes
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.distributed.block import Change, Told, find_change, peak_memory
 from hingeline.distributed.executors import LOST, Executor, WorkersLost
-from hingeline.solvers.sdm import pair_steps
 
-SECONDS_A_ROUND = 0.02  # Taken for the price of a round trip,
-BYTES_A_SECOND = 2e8  # of what travels,
-READS_A_SECOND = 2e7  # and of an example's visit, by the numbers it has.
-FIRST_SHARE = 1.0 / 16.0  # of a block's examples in the first round
-#: At most in any later one: with more, OCR letters in 8 blocks took more rounds, not fewer.
-MOST_SHARE = 1.0 / 4.0
+PIECES = 16  # that a block's examples are cut into, one for each round of a pass
+#: Rounds after them over the planes known, in early passes and in late ones;
+AGAIN = (1, 5)
+#: the ascent over steps ends where a sweep gains less than so much of it all, and after some. With
+#: 0.01 the weights were as good in the dual, and twice as far from the optimum in the primal.
+ACCURACY = 3e-4
+SWEEPS = 80
 SUM_EVERY = 16  # Passes after which the weights are summed up from the multipliers.
-SAVE_EVERY = 4  # Passes after which blocks send their state, for when a worker is lost.
+#: Passes after which blocks send their state, for when a worker is lost; sooner where what they
+#: would have to be told again takes twice the memory of the weights.
+SAVE_EVERY = 4
 
 
 @kernel
-def solve_master(gram: Array, gain: Array, theta: Array, size: int, rounds: int) -> None:
-    """Mix the directions: blocks of ``size`` rows, whose θ are at least 0 and at most 1 in sum.
+def take_steps(
+    w: Array,
+    changes: Changes,
+    gain: Array,
+    curve: Array,
+    most: Array,
+    lengths: Array,
+    sweeps: int,
+    seen: Array,
+    moved: Array,
+    before: Array,
+    accuracy: float,
+) -> int:
+    """Choose the lengths of steps by coordinate ascent, from 0; w goes along.
 
-    Stops where no block can gain more than a millionth of what all have gained.
+    Without sweeps the lengths are taken as they are. Which weights may have changed is written to
+    ``moved``, and what they were to ``before``; how many they are. ``seen`` is −1 everywhere.
     """
+    ends, index, values = changes
+    # Weights in the order in which they come up: neighbours in an example, neighbours in memory.
+    count = 0
+    for p in range(ends[-1]):
+        k = index[p]
+        if seen[k] < 0:
+            seen[k] = count
+            moved[count] = k
+            before[count] = w[k]
+            count += 1
+        index[p] = seen[k]
+    for j in range(count):
+        seen[moved[j]] = -1
+    now = before[:count].copy()
     n = gain.shape[0]
-    gradient = gain.copy()
-    for j in range(n):
-        if theta[j] != 0.0:
-            for i in range(n):
-                gradient[i] -= theta[j] * gram[i, j]
-    for _ in range(rounds):
-        most = 0.0
-        value = 0.0
-        for j in range(n):
-            value += 0.5 * theta[j] * (gain[j] + gradient[j])
-        for a in range(0, n, size):
-            own = theta[a : a + size]
-            slope = gradient[a : a + size].copy()
-            before = own.copy()
-            top = 0.0
-            least = 0.0 if own.sum() < 1.0 else np.inf
-            for j in range(size):
-                top = max(top, slope[j])
-                if own[j] > 0.0:
-                    least = min(least, slope[j])
-            most = max(most, top - least)
-            if top - least > 0.0:
-                square = gram[a : a + size, a : a + size].copy()
-                pair_steps(square, own, slope, 1.0, 0.0, 0.01 * (top - least), 10 * size)
-                for j in range(size):
-                    change = own[j] - before[j]
-                    if change != 0.0:
-                        for i in range(n):
-                            gradient[i] -= change * gram[i, a + j]
-        if most <= 1e-6 * max(value, 1e-300):
+    if sweeps == 0:
+        for i in range(n):
+            for p in range(ends[i], ends[i + 1]):
+                now[index[p]] += lengths[i] * values[p]
+    square = np.empty(n)
+    total = np.zeros(count)
+    for i in range(n if sweeps > 0 else 0):
+        for p in range(ends[i], ends[i + 1]):
+            total[index[p]] += values[p]
+        square[i] = curve[i]
+        for p in range(ends[i], ends[i + 1]):
+            square[i] += values[p] * total[index[p]]
+        for p in range(ends[i], ends[i + 1]):
+            total[index[p]] = 0.0
+    whole = least = 0.0
+    gained = np.full(n, np.inf)
+    for s in range(sweeps):
+        # Every fourth sweep looks at all of them, the others at those that had something to gain.
+        rise = 0.0
+        for i in range(n):
+            if s % 4 > 0 and gained[i] <= least:
+                continue
+            slope = gain[i] - lengths[i] * curve[i]
+            for p in range(ends[i], ends[i + 1]):
+                slope -= values[p] * now[index[p]]
+            goal = most[i] if slope > 0.0 else 0.0
+            if square[i] > 0.0:
+                goal = min(max(lengths[i] + slope / square[i], 0.0), most[i])
+            step = goal - lengths[i]
+            gained[i] = step * (slope - 0.5 * step * square[i])
+            if step != 0.0:
+                lengths[i] = goal
+                rise += gained[i]
+                for p in range(ends[i], ends[i + 1]):
+                    now[index[p]] += step * values[p]
+        whole += rise
+        least = 0.3 * rise / max(n, 1)
+        if rise <= accuracy * whole:
             break
+    for j in range(count):
+        w[moved[j]] = now[j]
+    return count
 
 
 class Blocks(CertifiedSolver):
@@ -99,22 +135,19 @@ class Blocks(CertifiedSolver):
 
     name = "blocks"
     slacks: ClassVar[tuple[str, ...]] = ("max", "squared")
-    soft_only = "blocks are mixed, and their multipliers must have bounds"
+    soft_only = "steps of blocks go as far as a bound, which multipliers must have"
+    goes_on = "with a Checkpoint they would go on from there"
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
         combine: str = option(
-            "master", "how blocks are joined", words=("master", "line", "average", "add")
+            "each",
+            "how blocks are joined: a step for each example, or one for all",
+            words=("each", "line", "average", "add"),
         )
-        keep: int = option(4, "solutions kept of every block, for combine='master'")
-        share: float | None = option(
-            None, "share of a block's examples in a round; None: by what it costs", most=1.0
-        )
+        pieces: int = option(PIECES, "rounds of a pass, each with a piece of every block", least=1)
 
-        def unused(self, slack: str) -> Iterable[str]:
-            return () if self.combine == "master" else ("keep",)
-
-    saved_numbers = (*CertifiedSolver.saved_numbers, "share", "reach", "rounds")
+    saved_numbers = (*CertifiedSolver.saved_numbers, "rounds", "late", "_planes")
     saved_arrays = ("w", "_best", "drift")
 
     def __init__(
@@ -130,19 +163,16 @@ class Blocks(CertifiedSolver):
         self.exact = all(fact["exact"] for fact in facts)
         self.bounded = all(fact["bounded"] for fact in facts)
         self.settled, self.satisfied, self.restricted, self.hard = "", False, False, False
-        self.rng, self.stages = np.random.default_rng(0), []
+        self.rng = np.random.default_rng(0)
         self.sizes = [fact["n"] for fact in facts]
-        self.work = sum(fact["size"] for fact in facts) / max(sum(self.sizes), 1)  # of an example
+        self.stages = next((fact["stages"] for fact in facts if fact["n"]), [])
         self.w = aligned_zeros(max(fact.get("n_weights", 0) for fact in facts))
         self.drift = np.zeros_like(self.w)
-        n_blocks, m = len(facts), self.options.keep if self.options.combine == "master" else 1
-        self.keep_most = m
-        self.theta = np.zeros((n_blocks, 0))  # what blocks are to mix next
-        self._forget_directions()
-        self.share = FIRST_SHARE if self.options.share is None else self.options.share
-        self.reach = math.nan  # log b₀
+        self._seen = np.full(len(self.w), -1, dtype=np.int32)
+        n_blocks = len(facts)
+        self.lengths = [np.zeros(0)] * n_blocks  # how far the steps of the last round go
         self.clock = self.oracle_calls = self.rounds = self._planes = 0
-        self.visits = 0.0
+        self.visits, self.late = 0.0, False
         self.good_primal = -math.inf
         self._certificates, self._average_leads, self._stretch = 0, True, 1.0
         self._best: Array | None = None
@@ -238,138 +268,85 @@ class Blocks(CertifiedSolver):
         return math.inf
 
     def _sweep(self) -> float:
+        stage = self._begin_stage()
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()
-        if self.clock % SAVE_EVERY == 0:
+        parts = (part for _, common, _ in self._log for part in common)
+        logged = sum(part.size for part in parts if isinstance(part, Change))
+        if self.clock % SAVE_EVERY == 0 or logged > 2 * self.w.nbytes:
             self.save_states()
-        done = estimate = 0.0
-        while done < 0.99:
-            done += self.share
-            estimate += self._round()
-        return estimate / done
+            if moved := self.executor.rebalance():  # while there is nothing to do again
+                self._bring_back(moved)
+        pieces = self.options.pieces
+        known = self._planes
+        estimate = math.fsum(self._round(piece, pieces, stage) for piece in range(pieces))
+        self.late = 20 * (self._planes - known) <= sum(self.sizes)  # decoding finds little new
+        for _ in range(AGAIN[self.late]):
+            self._round(pieces, pieces, stage)
+        told = self._call("end_pass", self._own_lengths(), self._send())
+        self.lengths = [np.zeros(0)] * len(self.sizes)
+        self._linear_of[:], self._ridge_of[:] = zip(*told, strict=True)
+        return estimate if stage == 1.0 else math.inf
 
-    def _round(self) -> float:
-        n_blocks, adds = len(self.sizes), self.options.combine == "add"
-        change = self._send()
-        mixed = {k: (self.theta[k],) for k in range(n_blocks)}
-        sigma = float(n_blocks) if adds else 1.0
-        told: list[Told | None] = self._call("advance", mixed, change, (self.share, sigma))
+    def _begin_stage(self) -> float:
+        """The factor on the bounds in this pass; where it rises, the multipliers rise with it."""
+        factors = [*self.stages, 1.0]
+        at = min(self.clock - 1, len(factors) - 1)
+        rise = factors[at] / factors[max(at - 1, 0)] if self.clock <= len(factors) else 1.0
+        if rise != 1.0:
+            self.w *= rise
+            self._moved = None
+            self._call("scale", {}, self._send(), (rise,))
+            self.restart_average()
+        return factors[at]
+
+    def _own_lengths(self) -> dict[int, tuple[Array]]:
+        return {k: (lengths,) for k, lengths in enumerate(self.lengths)}
+
+    def _round(self, piece: int, pieces: int, stage: float) -> float:
+        sigma = float(len(self.sizes)) if self.options.combine == "add" else 1.0
+        common = (self.clock, piece, pieces, stage, sigma)
+        told: list[Told | None] = self._call("advance", self._own_lengths(), self._send(), common)
         self.rounds += 1
         known = [one for one in told if one is not None]
         self._planes = sum(one.planes for one in known)
         self.oracle_calls += sum(one.decodes for one in known)
-        self._take(told)
-        gain, gram, ridge = self._pose_master(told)
-        self.theta = self._mix(gain, gram).reshape(n_blocks, -1)
-        self._follow(gain, gram, ridge, sum(one.change.size for one in known))
+        lengths = self._step(known)
+        cuts = np.cumsum([0 if one is None else len(one.gain) for one in told])
+        self.lengths = np.split(lengths, cuts[:-1])
         return math.fsum(one.gap for one in known)
 
-    def _forget_directions(self) -> None:
-        n_blocks = len(self.sizes)
-        self.rows = [np.zeros(0, dtype=np.int32)] * n_blocks  # weights that directions touch
-        self.toward = [np.zeros((0, 0))] * n_blocks  # (kept, row): u
-        self.linears = np.zeros((n_blocks, 0))  # Σ s·b, less that of the current multipliers
-        self.theta = np.zeros((n_blocks, 0))
-
-    def _take(self, told: list[Told | None]) -> None:
-        """Add the blocks' new solutions to the directions, the oldest go."""
-        old = int(self.linears.shape[1] == self.keep_most)
-        linears = np.zeros((len(told), self.linears.shape[1] - old + 1))
-        linears[:, :-1] = self.linears[:, old:]
-        mark = np.zeros(len(self.w), dtype=bool)
-        for k, one in enumerate(told):
-            index = self.rows[k][:0] if one is None else one.change.place
-            kept = self.toward[k][old:]
-            used = kept.any(axis=0)
-            before = self.rows[k][used]
-            mark[before] = mark[index] = True
-            rows = np.flatnonzero(mark).astype(np.int32)
-            mark[rows] = False
-            toward = np.zeros((linears.shape[1], len(rows)))
-            toward[:-1, np.searchsorted(rows, before)] = kept[:, used]
-            if one is not None:
-                toward[-1, np.searchsorted(rows, index)] = one.change.values
-                linears[k, -1] = one.linear - self._linear_of[k]
-            self.rows[k], self.toward[k] = rows, toward
-        self.linears = linears
-
-    def _pose_master(self, told: list[Told | None]) -> tuple[Array, Array, list[Any]]:
-        """Slopes and curvature of the master problem, and the blocks' ridges."""
-        n_blocks, m = self.linears.shape
-        slopes = [self.toward[k] @ self.w[self.rows[k]] for k in range(n_blocks)]
-        gain = (self.linears - np.array(slopes)).ravel()
-        # Rows of one block alone count for that block alone.
-        count, place = np.zeros(len(self.w), dtype=np.int16), np.zeros(len(self.w), dtype=np.int32)
-        for rows in self.rows:
-            count[rows] += 1
-        shared = np.flatnonzero(count > 1)
-        place[shared] = np.arange(len(shared))
-        tables = np.zeros((n_blocks, m, len(shared)))
-        gram = np.zeros((n_blocks, m, n_blocks, m))
-        for k, (rows, toward) in enumerate(zip(self.rows, self.toward, strict=True)):
-            common = count[rows] > 1
-            tables[k][:, place[rows[common]]] = toward[:, common]
-            gram[k, :, k, :] = toward[:, ~common] @ toward[:, ~common].T
-        flat = tables.reshape(n_blocks * m, -1)
-        gram = gram.reshape(n_blocks * m, -1) + flat @ flat.T
-        ridge = [None if one is None or not len(one.ridge[1]) else one.ridge for one in told]
-        for k, found in enumerate(ridge):
-            if found is not None:
-                part = slice(k * m, (k + 1) * m)
-                gram[part, part] += found[0][-m:, -m:]
-                gain[part] -= found[1][-m:]
-        return gain, gram, ridge
-
-    def _mix(self, gain: Array, gram: Array) -> Array:
-        """θ, by the rule asked for."""
-        n_blocks, m = self.linears.shape
-        newest = np.arange(m - 1, n_blocks * m, m)
-        theta = np.zeros(len(gain))
-        if self.options.combine in ("average", "add"):
-            theta[newest] = 1.0 if self.options.combine == "add" else 1.0 / n_blocks
-            return theta
-        slope, curve = gain[newest].sum(), gram[np.ix_(newest, newest)].sum()
-        step = min(max(slope, 0.0) / curve, 1.0) if curve > 0.0 else float(slope > 0.0)
-        theta[newest] = step
-        if self.options.combine == "master":
-            solve_master(gram, gain, theta, m, 200)
-        return theta
-
-    def _follow(self, gain: Array, gram: Array, ridge: list[Any], size: int) -> None:
-        """Take the step, and choose the share of the next round."""
-        n_blocks, m = self.linears.shape
-        theta = self.theta.ravel()
-        rise = float(theta @ gain - 0.5 * theta @ gram @ theta)
-        newest = np.arange(m - 1, n_blocks * m, m)
-        alone = float((gain[newest] - 0.5 * gram[newest, newest]).sum())
+    def _step(self, told: list[Told]) -> Array:
+        """Choose how far the steps go, and take them."""
+        starts = np.cumsum([0, *(one.changes.ends[-1] for one in told)])
+        ends = [one.changes.ends[1:] + start for one, start in zip(told, starts, strict=False)]
+        changes = Changes(
+            np.concatenate([[0], *ends]).astype(np.int64),
+            *(np.concatenate([one.changes[part] for one in told]) for part in (1, 2)),
+        )
+        gain, curve, most = (np.concatenate([one[part] for one in told]) for part in (1, 2, 3))
+        size = min(len(self.w), len(changes.places))
+        moved, before = np.empty(size, dtype=changes.places.dtype), np.empty(size)
+        combine = self.options.combine
+        one_for_all = {"each": 0.0, "average": 1.0 / len(self.sizes)}.get(combine, 1.0)
+        lengths = np.full(len(gain), one_for_all)
+        sweeps = SWEEPS if combine == "each" else 0
+        size = take_steps(
+            *(self.w, changes, gain, curve, most, lengths, sweeps),
+            *(self._seen, moved, before, ACCURACY),
+        )
+        moved, before = moved[:size], before[:size]
+        change = self.w[moved] - before
+        if combine == "line":
+            slope, square = gain.sum() - before @ change, curve.sum() + change @ change
+            t = min(max(float(slope), 0.0) / square, 1.0) if square > 0.0 else float(slope > 0.0)
+            change *= t
+            lengths *= t
+            self.w[moved] = before + change
         self.visits += 1.0
-        moved = np.zeros(len(self.w), dtype=bool)
-        for k, rows in enumerate(self.rows):
-            step = self.theta[k] @ self.toward[k]
-            self.w[rows] += step
-            self.drift[rows] += self.visits * (self.visits - 1.0) * step
-            self.toward[k] -= step
-            moved[rows[step != 0.0]] = True
-        self._moved = np.flatnonzero(moved).astype(np.int32)
-        gained = (self.theta * self.linears).sum(axis=1)
-        self._linear_of += gained
-        self.linears -= gained[:, None]
-        for k, found in enumerate(ridge):
-            if found is not None:
-                t, (square, product, whole) = self.theta[k], found
-                self._ridge_of[k] = 0.5 * (
-                    whole + 2.0 * t @ product[-m:] + t @ square[-m:, -m:] @ t
-                )
-        if self.options.share is not None or not alone > 0.0:
-            return
-        size += n_blocks * 12 * len(self._moved)  # both ways
-        n = max(self.sizes)
-        left = min(max(rise / alone, 0.02), 0.98)
-        reach = math.log(self.share * n * left / (1.0 - left))
-        self.reach = reach if math.isnan(self.reach) else 0.8 * self.reach + 0.2 * reach
-        price = (SECONDS_A_ROUND + size / BYTES_A_SECOND) * READS_A_SECOND / self.work
-        best = math.sqrt(math.exp(self.reach) * price) / n
-        self.share = min(max(best, self.share / 2.0), 2.0 * self.share, MOST_SHARE)
+        self.drift[moved] += self.visits * (self.visits - 1.0) * change
+        self._moved = moved
+        return lengths
 
     # The certificate.
 
@@ -408,12 +385,9 @@ class Blocks(CertifiedSolver):
 
     def sum_up(self) -> None:
         """The weights from the multipliers again: what many small steps left of rounding goes."""
-        told = self._call("sum_up", {k: (self.theta[k],) for k in range(len(self.sizes))})
         self.w[:], self._moved = 0.0, None
-        for k, (vector, linear) in enumerate(told):
+        for vector in self._call("sum_up", {}):
             vector.add_to(self.w)
-            self._linear_of[k] = linear
-        self._forget_directions()
 
     @contextlib.contextmanager
     def _average_in_place(self) -> Iterator[None]:
@@ -439,10 +413,18 @@ class Blocks(CertifiedSolver):
 
     def repair(self) -> None:
         """After an interruption blocks may be anywhere: what is certified stands."""
+        if self._best is None:
+            raise KeyboardInterrupt
         self._ended = True
 
     def finished(self) -> str | None:
         return self.settled or None
+
+    def remark(self) -> str:
+        traffic = (self.executor.sent() + self.executor.received()) / 1e6
+        alive = self.executor.n_alive()
+        workers = "1 worker" if alive == 1 else f"{alive} workers"
+        return f"round {self.rounds}, {traffic:.1f} MB, {workers}"
 
     def measures(self) -> dict[str, Any]:
         traffic = self.executor.sent() + self.executor.received()
@@ -457,14 +439,13 @@ class Blocks(CertifiedSolver):
 
     # Snapshots.
 
-    _saved_tables = ("linears", "theta", "_linear_of", "_ridge_of")
+    _saved_tables = ("_linear_of", "_ridge_of")
 
     def tables(self) -> dict[str, Array]:
         self.save_states()
         found = {f"driver.{name}": getattr(self, name) for name in self._saved_tables}
         for k, state in self._states.items():
-            own = {"rows": self.rows[k], "toward": self.toward[k], **state}
-            found |= {f"{k}.{name}": array for name, array in own.items()}
+            found |= {f"{k}.{name}": array for name, array in state.items()}
         return found
 
     def set_tables(self, tables: dict[str, Array]) -> None:
@@ -472,9 +453,7 @@ class Blocks(CertifiedSolver):
             setattr(self, name, tables[f"driver.{name}"].copy())
         states: dict[int, dict[str, Array]] = {}
         for k in range(len(self.sizes)):
-            own = {n.partition(".")[2]: v for n, v in tables.items() if n.startswith(f"{k}.")}
-            self.rows[k], self.toward[k] = own.pop("rows").copy(), own.pop("toward").copy()
-            states[k] = own
+            states[k] = {n.partition(".")[2]: v for n, v in tables.items() if n.startswith(f"{k}.")}
         self._sent, self._moved = self.w.copy(), None
         each = {k: (state,) for k, state in states.items()}
         self._call("restore", each, Change(None, self.w))

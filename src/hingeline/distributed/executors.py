@@ -20,10 +20,11 @@ import traceback
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from enum import Enum
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, NamedTuple
 
 # What users define in a notebook or a script is pickled whole, so that workers need not import it.
 from numba.cloudpickle import dumps
@@ -34,18 +35,12 @@ from hingeline import _checks
 LOSSES = 5
 
 
-class _Lost:
-    """The type of `LOST`, which stays one object when it is pickled."""
-
-    def __repr__(self) -> str:
-        return "LOST"
-
-    def __reduce__(self) -> str:
-        return "LOST"
+class _Answer(Enum):  # which stays one object when it is pickled
+    LOST = "lost"
 
 
 #: The answer for a block whose worker is gone. The block is empty again at the next call.
-LOST = _Lost()
+LOST = _Answer.LOST
 
 
 class WorkersLost(RuntimeError):
@@ -55,8 +50,6 @@ class WorkersLost(RuntimeError):
 class Executor(ABC):
     """Blocks 0, 1, … on workers, and calls to them. Use it in a ``with`` statement."""
 
-    name: str
-
     def __init__(self) -> None:
         self._make = b""
         self._home: list[Any] = []  # the worker of every block; None when it must find one
@@ -64,17 +57,15 @@ class Executor(ABC):
         self._untold: set[int] = set()  # blocks that were lost since they were last called
         self._losses: Counter[tuple[int, str]] = Counter()  # in a row, by block and method
         self._sent = self._received = 0
+        memory = "make the blocks smaller or give the workers more memory"
+        self._why = f"most likely for want of memory: {memory}"
 
     def open(self, n_blocks: int, make: Callable[[], Any]) -> None:
         """Deal out blocks 0 … n_blocks − 1, all of them empty.
 
-        Parameters
-        ----------
-        n_blocks : int
-        make : callable
-            Makes the host of a worker when it is first called; can be pickled. A host has
-            ``call(method, common, own)``, where ``own`` has an argument for each block, and
-            returns a dict with an answer for each of them.
+        ``make``, which can be pickled, makes the host of a worker when it is first called. A host
+        has ``call(method, common, own)``, where ``own`` has an argument for each block, and
+        returns a dict with an answer for each of them.
         """
         _checks.positive("n_blocks", n_blocks, integer=True)
         _checks.require(not self._home, "The executor is open already: close it first.")
@@ -86,29 +77,14 @@ class Executor(ABC):
     def call(
         self, method: str, common: Any = None, own: Mapping[int, Any] | None = None
     ) -> dict[int, Any]:
-        """Call the hosts of some blocks, all workers at the same time.
+        """Call the hosts of some blocks, all workers at the same time; the answers, in order.
 
-        Parameters
-        ----------
-        method : str
-        common : object
-            Sent once to every worker.
-        own : dict, optional
-            An argument for each block that is called; None calls all, each with None.
-
-        Returns
-        -------
-        dict
-            The answers by block, in the order of blocks. `LOST` for those that died with their
-            worker, now or since they were last called: they are empty at the next call.
-
-        Raises
-        ------
-        Exception
-            What a host raised, with a note that names the worker; of several exceptions that of
-            the earliest block, where hosts set the attribute ``block``.
-        WorkersLost
-            If a block dies with its worker again and again, or there is no worker left.
+        ``common`` is sent once to every worker, ``own`` has an argument for each block that is
+        called; None calls all, each with None. The answer is `LOST` for blocks that died with their
+        worker, now or since they were last called: they are empty at the next call. What a host
+        raises is raised here, with a note that names the worker; of several exceptions that of the
+        earliest block, where hosts set the attribute ``block``. `WorkersLost` if a block dies with
+        its worker again and again, or there is no worker left.
         """
         if not self._home:
             raise RuntimeError("The executor is closed: no blocks can be called.")
@@ -133,10 +109,12 @@ class Executor(ABC):
             found: Any = LOST if reply is None else _load(reply)
             if found is LOST:
                 self._lose(worker)
-            elif isinstance(found, Exception):
+            elif isinstance(found, _Failure):
+                error, text = found
+                error.__cause__ = RuntimeError(f"in the worker:\n{text}") if text else None
                 blocks = ", ".join(map(str, parts[worker]))
-                found.add_note(f"on worker {self._describe(worker)}, blocks {blocks}")
-                errors[getattr(found, "block", min(parts[worker]))] = found
+                error.add_note(f"on worker {self._describe(worker)}, blocks {blocks}")
+                errors[getattr(error, "block", min(parts[worker]))] = error
             else:
                 answers.update(found)
         if errors:
@@ -152,10 +130,13 @@ class Executor(ABC):
         if given_up:
             blocks = ("block " if len(given_up) == 1 else "blocks ") + ", ".join(map(str, given_up))
             raise WorkersLost(
-                f"The worker of {blocks} died {LOSSES} times in a row in {method!r}, most likely "
-                "for want of memory: make the blocks smaller or give the workers more memory."
+                f"The worker of {blocks} died {LOSSES} times in a row in {method!r}, {self._why}."
             )
         return {k: answers[k] for k in sorted(own)}
+
+    def rebalance(self) -> list[int]:
+        """Move blocks to workers with fewer, which may have joined late; those are empty there."""
+        return []
 
     def sent(self) -> int:
         """Bytes sent to workers so far."""
@@ -181,9 +162,9 @@ class Executor(ABC):
     def _exchange(self, common: bytes, requests: dict[Any, bytes]) -> dict[Any, bytes | None]:
         """What workers reply to their requests; None from those that died."""
 
-    @abstractmethod
     def _describe(self, worker: Any) -> str:
         """Name a worker for a user."""
+        return str(worker)
 
     @abstractmethod
     def n_alive(self) -> int:
@@ -200,12 +181,19 @@ class Executor(ABC):
         self.close()
 
 
+class _Failure(NamedTuple):
+    """An exception of a host, and its traceback in words."""
+
+    error: Exception
+    text: str
+
+
 def _load(reply: bytes) -> Any:
-    """Unpickle a reply; an exception if that cannot be done."""
+    """Unpickle a reply; a failure if that cannot be done."""
     try:
         return pickle.loads(reply)
     except Exception as error:
-        return error
+        return _Failure(error, "")
 
 
 # On the worker -----------------------------------------------------------------------------------
@@ -226,28 +214,12 @@ def _reply(hosts: dict[Any, Any], key: Any, request: bytes, common: bytes) -> by
 
 
 def _pickle_error(error: Exception) -> bytes:
-    """Pickle an exception, its traceback as text in its cause."""
     text = "".join(traceback.format_exception(error))
     try:
         pickle.loads(dumps(error))
     except Exception:  # its class asks for more than its message, or holds what cannot be sent
         error = RuntimeError(f"{type(error).__name__}: {error}")
-    return dumps(_Raised(error, text))
-
-
-class _Raised:
-    """Pickles as the exception alone, whose cause says where the worker raised it."""
-
-    def __init__(self, error: Exception, text: str) -> None:
-        self.error, self.text = error, text
-
-    def __reduce__(self) -> Any:
-        return _with_cause, (self.error, self.text)
-
-
-def _with_cause(error: Exception, text: str) -> Exception:
-    error.__cause__ = RuntimeError(f"in the worker:\n{text}")
-    return error
+    return dumps(_Failure(error, text))
 
 
 # Processes of this machine -----------------------------------------------------------------------
@@ -257,14 +229,7 @@ _NO_GUARD = 97
 
 
 class Processes(Executor):
-    """Blocks in processes of this machine: block k in process k modulo ``n_workers``.
-
-    Parameters
-    ----------
-    n_workers : int
-    """
-
-    name = "processes"
+    """Blocks in processes of this machine: block k in process k modulo ``n_workers``."""
 
     def __init__(self, n_workers: int) -> None:
         super().__init__()
@@ -282,7 +247,8 @@ class Processes(Executor):
                 context = multiprocessing.get_context("spawn")
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_serve, args=(theirs,), daemon=True)
-                process.start()
+                with _hold_interrupts():
+                    process.start()
                 theirs.close()
                 self._workers[slot] = process, ours
         self._home = [k % self.n_workers for k in range(len(self._home))]
@@ -322,6 +288,8 @@ class Processes(Executor):
         process.join()
         pipe.close()
         self._lose(slot)
+        if process.exitcode == 1:  # an exception outside of any host
+            self._why = "and what it wrote above says why"
         if process.exitcode == _NO_GUARD:
             raise RuntimeError(
                 "The script starts worker processes whenever it is imported, also by the workers: "
@@ -350,6 +318,19 @@ class Processes(Executor):
                 process.join()
 
 
+@contextmanager
+def _hold_interrupts() -> Iterator[None]:
+    """Let processes begin that Ctrl-C does not reach; it comes here when they have."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(pipe: Connection) -> None:
     """Answer requests until the parent closes the pipe, or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
@@ -372,6 +353,8 @@ def _serve(pipe: Connection) -> None:
 
 #: Seconds without any worker after which a cluster is given up.
 PATIENCE = 30.0
+#: Seconds after which a worker that is paused, or sends no heartbeat, counts as lost.
+STUCK = 120.0
 _POLL = 0.5
 #: What has more bytes is scattered: it does not belong into the scheduler's graph of tasks.
 _LARGE = 1_000_000
@@ -380,15 +363,11 @@ _LARGE = 1_000_000
 class Dask(Executor):
     """Blocks on the workers of a Dask cluster, one task per worker and call.
 
-    Blocks whose worker is lost go to the workers that then have fewest, newcomers among them.
+    Blocks whose worker is lost go to the workers that then have fewest, newcomers among them. A
+    worker that is paused for want of memory, or sends no heartbeat, is lost after two minutes.
 
-    Parameters
-    ----------
-    client : distributed.Client or str
-        A client, which stays open, or the address of a scheduler.
+    ``client`` is a ``distributed.Client``, which stays open, or the address of a scheduler.
     """
-
-    name = "dask"
 
     def __init__(self, client: Any) -> None:
         super().__init__()
@@ -399,25 +378,55 @@ class Dask(Executor):
         self._dask = distributed
         self._token = uuid.uuid4().hex
         self._serial = 0
+        self._signs: dict[str, tuple[Any, float]] = {}  # of life, and when each was new
+        self._stuck: set[str] = set()
         self._ours = isinstance(client, str)
         if isinstance(client, str):
             try:
                 client = distributed.Client(client, set_as_default=False)
             except (OSError, ValueError) as error:
                 message = f"No Dask scheduler answers at {client}: {error}."
-                raise RuntimeError(message) from None
+                raise WorkersLost(message) from None
         elif not isinstance(client, distributed.Client) or client.asynchronous:
             raise TypeError("client must be a dask.distributed.Client (not asynchronous) or a str.")
         self._client = client
 
     def _alive(self) -> list[str]:
-        """Addresses of the workers; an error if there is no scheduler to ask."""
+        """Addresses of the workers but those that are stuck; an error if no scheduler answers."""
         with suppress(OSError, self._dask.CancelledError):
             if self._client.status == "running":
-                return sorted(self._client.nthreads())
+                return sorted(self._client.nthreads().keys() - self._stuck)
         if self._client.status in ("closing", "closed", "newly-created"):
             raise RuntimeError("The Dask client is closed: give one that is connected.")
         raise WorkersLost("The Dask scheduler is gone: start it again, and the training after it.")
+
+    def _watch(self) -> list[str]:
+        """Look for signs of life, and list the workers that are alive."""
+        now = time.monotonic()
+        with suppress(OSError, self._dask.CancelledError):
+            for worker, state in self._client.scheduler_info(n_workers=-1)["workers"].items():
+                well = state["status"] == "running"
+                sign = state["last_seen"] if well else state["status"]
+                if self._signs.get(worker, (None, now))[0] != sign:
+                    self._signs[worker] = sign, now
+        self._stuck = {worker for worker, (_, since) in self._signs.items() if now > since + STUCK}
+        return self._alive()
+
+    def rebalance(self) -> list[int]:
+        """Move blocks to workers with fewer, which may have joined late; those are empty there."""
+        alive = self._alive()
+        load = Counter(self._home)
+        moves = {}
+        for k, home in reversed(list(enumerate(self._home))):
+            least = min(alive, key=lambda worker: (load[worker], worker), default=home)
+            if load[home] > load[least] + 1:
+                moves[k] = least
+                load.update({home: -1, least: 1})
+        if moves:
+            self.call("drop", (None,), dict.fromkeys(moves, ()))
+            for k, worker in moves.items():
+                self._home[k] = worker
+        return sorted(moves)
 
     def _find_homes(self) -> None:
         alive = self._alive()
@@ -430,7 +439,7 @@ class Dask(Executor):
             if time.monotonic() > end:
                 raise WorkersLost(f"The Dask cluster has had no worker for {PATIENCE:.0f} seconds.")
             time.sleep(_POLL)
-            alive = self._alive()
+            alive = self._watch()
         load = Counter(self._home)
         for k, home in enumerate(self._home):
             if home is None:
@@ -457,14 +466,15 @@ class Dask(Executor):
                 )
                 waiting[task] = worker
             while waiting:
-                with suppress(TimeoutError, self._dask.CancelledError):
+                lost = TimeoutError, self._dask.CancelledError
+                with self._client.as_current(), suppress(*lost):
                     self._dask.wait(list(waiting), _POLL, return_when="FIRST_COMPLETED")
                 ended = [task for task in waiting if task.status != "pending"]
                 for task in ended:
                     replies[waiting[task]] = self._fetch(task, waiting[task])
                     del waiting[task]
                 if not ended:
-                    alive = self._alive()
+                    alive = self._watch()
                     for task in [task for task, worker in waiting.items() if worker not in alive]:
                         task.cancel()
                         replies[waiting.pop(task)] = None
@@ -502,9 +512,6 @@ class Dask(Executor):
             except Exception as error:  # before our own function ran: it could not be imported
                 return _pickle_error(error)
 
-    def _describe(self, worker: Any) -> str:
-        return str(worker)
-
     def n_alive(self) -> int:
         """Count the workers that are alive now."""
         with suppress(RuntimeError):
@@ -516,8 +523,9 @@ class Dask(Executor):
         opened, self._home = bool(self._home), []
         try:
             if opened and self._client.status == "running":
-                with suppress(OSError, KeyError):
-                    self._client.run(_forget, self._token, on_error="ignore")
+                with suppress(OSError, KeyError, RuntimeError):
+                    if alive := self._alive():  # one that is stuck would not answer
+                        self._client.run(_forget, self._token, workers=alive, on_error="ignore")
         finally:
             if self._ours:
                 self._client.close()

@@ -1,9 +1,11 @@
 """Train on more than one machine, or one process: the call that does it."""
 
-import glob
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from sklearn.base import clone
@@ -13,7 +15,10 @@ from hingeline._checks import as_callbacks, positive, require, warn
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.loop import Limits, Reporter, run
-from hingeline.distributed.block import LOCAL_OPTIONS, Host
+from hingeline.data.formats import detect_format
+from hingeline.data.labelled import expand, merge_layouts, open_once
+from hingeline.data.text import ParseError
+from hingeline.distributed.block import UNUSED, Host
 from hingeline.distributed.driver import Blocks
 from hingeline.distributed.executors import LOST, Dask, Executor, Processes
 from hingeline.distributed.shards import FilePart, choose_C, kind_of
@@ -30,7 +35,10 @@ def fit_blocks(
     workers: int | None = None,
     blocks: int | None = None,
     options: dict[str, Any] | None = None,
-    **reading: Any,
+    format: str = "auto",
+    columns: Sequence[str] | None = None,
+    use: Sequence[str] | None = None,
+    label: str | None = None,
 ) -> Any:
     """Train an estimator on data in parts, in processes or on a Dask cluster.
 
@@ -40,13 +48,14 @@ def fit_blocks(
 
     Parameters
     ----------
-    estimator : ChainSSVM, MulticlassSSVM or MultilabelSSVM
-        Not fitted here, but a clone of it. ``solver`` must be ``"auto"`` or ``"sdm"``, which
-        blocks run; ``slack`` is ``"max"`` or ``"squared"``, and C is finite. A block trains in one
-        thread: ``n_jobs`` is for predictions.
+    estimator : ChainSSVM, MulticlassSSVM, MultilabelSSVM, GraphSSVM or SSVM
+        Not fitted here, but a clone of it, which its callbacks see. ``solver`` must be ``"auto"``
+        or ``"sdm"``, which blocks run; ``slack`` is ``"max"`` or ``"squared"``, and C is finite. A
+        block trains in one thread: ``n_jobs`` is for predictions.
     source : str, or list of str, of (X, y), of delayed objects, or a dask bag
-        Files in any format that ``hingeline train`` reads, the name with ``*`` or ``?``, or names;
-        or parts of data, each ``(X, y)`` as ``fit`` takes it. Of a bag, records are pairs (x, y).
+        Files in any format that ``hingeline train`` reads: names, also with ``*`` or ``?``, or such
+        as ``s3://…`` where fsspec is installed; or parts of data, each ``(X, y)`` or
+        ``(X, y, sample_weight)`` as ``fit`` takes it. Of a bag, records are pairs (x, y).
     client : dask.distributed.Client or str, optional
         A client, or the address of a scheduler. None: processes on this machine.
     workers : int, optional; processes without a client; None: one a core
@@ -55,64 +64,68 @@ def fit_blocks(
         does not. None: as many as there are parts, 16 at most.
     options : dict, optional
         Of the solver ``"blocks"`` (:class:`hingeline.distributed.driver.Blocks`): ``combine``
-        ("master", "line", "average", "add"), ``keep`` and ``share``.
-    **reading
-        How files are read: ``format``, ``columns``, ``use`` and ``label``, as on the command line.
+        ("each", "line", "average", "add") and ``pieces``.
+    format, columns, use, label : how files are read, as on the command line
 
     Returns
     -------
     estimator
         A fitted clone, with ``duality_gap_`` and all the rest; ``history_`` has rounds, bytes,
         seconds of work and of waiting, ``worker_memory_`` and ``driver_memory_`` are peaks in
-        bytes.
+        bytes. ``metadata_`` says how files were read: a model file with it (``save(path,
+        metadata=model.metadata_)``) is like one of ``hingeline train``.
     """
-    shard = kind_of(estimator)
-    _refuse(estimator)
-    registry.check_options(Blocks, options, "blocks", estimator.slack)
-    parts = _list_parts(source, reading)
+    kind_of(estimator)
+    model = _copy(estimator)
+    model.callbacks = estimator.callbacks
+    for callback in as_callbacks(model.callbacks):  # early stopping predicts by the clone
+        if getattr(callback, "estimator", None) is estimator:
+            callback.estimator = model
+    parts = list_parts(source, format, columns, use, label)
+    train_blocks(model, parts, client, workers, blocks, options)
+    return model
+
+
+def train_blocks(
+    model: Any,
+    parts: list[Any],
+    client: Any = None,
+    workers: int | None = None,
+    blocks: int | None = None,
+    options: dict[str, Any] | None = None,
+) -> None:
+    """Fit the model itself, as :func:`fit_blocks` does its clone."""
+    shard = kind_of(model)
+    refuse(model)
+    registry.check_options(Blocks, options, "blocks", model.slack)
     if blocks is None:
         blocks = min(len(parts), MANY)
     positive("blocks", blocks, integer=True)
-    model, bare = clone(estimator), clone(estimator)
     # What blocks are sent: no callbacks, whose state stays at the driver, and no C of their own.
-    bare.set_params(solver="sdm", callbacks=None, C=1.0, warm_start=False, verbose=0)
+    bare = _copy(model).set_params(solver="sdm", C=1.0, warm_start=False, verbose=0)
     cuts = [len(parts) * k // blocks for k in range(blocks + 1)]
-    own = {k: (parts[cuts[k] : cuts[k + 1]],) for k in range(blocks)}
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
     reporter = Reporter(type(model).__name__, model.verbose)
     with announce_compiling(), _open(client, workers, blocks) as executor:
         executor.open(blocks, Host)
-        told = _ask(executor, "read", (bare,), own)
+        ready = _Preparation(executor)
+        own = {k: (parts[cuts[k] : cuts[k + 1]],) for k in range(blocks)}
+        told = ready.ask("read", (bare,), own)
         known, columns = _merge(shard, model, told)
         vars(model).update({name: v for name, v in known.items() if name.endswith("_")})
-        posed = {k: (columns[k],) for k in range(blocks)}
-        sums = _ask(executor, "pose", (known,), posed)
+        sums = ready.ask("pose", (known,), {k: (columns[k],) for k in range(blocks)})
         C = model.C_ = choose_C(model, sums)
         given = dict(options or {})
-        keep = Blocks.Options(**given).keep if given.get("combine", "master") == "master" else 1
-        start = (C, seed, keep)
-        facts = _ask(executor, "begin", start, dict.fromkeys(range(blocks), ()))
+        facts = ready.ask("begin", (C, seed), dict.fromkeys(range(blocks), ()))
 
         def rebuild(lost: list[int]) -> None:
             """Blocks on a new worker, as they were before the first round."""
-            while True:
-                steps: list[tuple[str, tuple[Any, ...], dict[int, Any]]] = [
-                    ("read", (bare,), own),
-                    ("pose", (known,), posed),
-                    ("begin", start, dict.fromkeys(lost, ())),
-                ]
-                for method, common, each in steps:
-                    mine = {k: each[k] for k in lost}
-                    found = executor.call(method, (None, *common), mine)
-                    if any(answer is LOST for answer in found.values()):
-                        break
-                else:
-                    for k, (fact, _) in found.items():
-                        text = f"the parts of block {k} have changed since the training began"
-                        require(fact["data"] == facts[k]["data"], f"{text}: start again.")
-                    return
+            for k, fact in ready.repeat(lost).items():
+                text = f"the parts of block {k} have changed since the training began"
+                require(fact["data"] == facts[k]["data"], f"{text}: start again.")
 
         solver = Blocks(executor, rebuild, facts, given, warn)
+        solver.seconds = [solver.seconds[k] + ready.seconds[k] for k in range(blocks)]
         limits = Limits(
             tol=float(model.tol),
             max_iter=int(model.max_iter),
@@ -133,10 +146,48 @@ def fit_blocks(
         forget_extras(model)
         model._store(run(solver, limits))
         model.C_ = C
-    return model
 
 
-def _refuse(estimator: Any) -> None:
+class _Preparation:
+    """What blocks do before the first round; those that are lost do it again."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.steps: list[tuple[str, tuple[Any, ...], dict[int, Any]]] = []
+        self.seconds: Counter[int] = Counter()  # of work, by block
+
+    def ask(self, method: str, common: tuple[Any, ...], own: dict[int, Any]) -> list[Any]:
+        """Let all blocks do something; their answers, in order."""
+        answers: dict[int, Any] = {}
+        while len(answers) < len(own):
+            left = {k: own[k] for k in own if k not in answers}
+            found = self.executor.call(method, (None, *common), left)
+            answers |= {k: answer[0] for k, answer in found.items() if answer is not LOST}
+            self.seconds.update({k: a[1] for k, a in found.items() if a is not LOST})
+            if lost := [k for k in found if found[k] is LOST]:
+                self.repeat(lost)
+        self.steps.append((method, (None, *common), own))
+        return [answers[k] for k in sorted(answers)]
+
+    def repeat(self, lost: list[int]) -> dict[int, Any]:
+        """Let lost blocks do all of it again; what they answered last."""
+        while True:
+            found: dict[int, Any] = {}
+            for method, common, own in self.steps:
+                found = self.executor.call(method, common, {k: own[k] for k in lost})
+                if any(answer is LOST for answer in found.values()):
+                    break
+            else:
+                return {k: answer[0] for k, answer in found.items()}
+
+
+def _copy(estimator: Any) -> Any:
+    """A clone without callbacks, which may hold what cannot be copied."""
+    given = estimator.get_params(deep=False) | {"callbacks": None}
+    return clone(type(estimator)(**given))
+
+
+def refuse(estimator: Any) -> None:
     """Refuse what blocks do not solve, in one sentence."""
     estimator.check_parameters()
     if estimator.solver not in ("auto", "sdm"):
@@ -145,8 +196,11 @@ def _refuse(estimator: Any) -> None:
     if estimator.slack not in Blocks.slacks:
         what = f"slack={estimator.slack!r} cannot be solved in blocks"
         raise ValueError(f"{what}: use {' or '.join(map(repr, Blocks.slacks))}.")
-    for name in sorted({*LOCAL_OPTIONS} & {*(estimator.solver_options or ())}):
+    for name in sorted(UNUSED & {*(estimator.solver_options or ())}):
         raise ValueError(f"solver_options has {name!r}, which blocks do not use: leave it out.")
+    if getattr(estimator, "scheme", None) == "auto":
+        how = "give the scheme by its name, such as scheme='IOB2'"
+        raise ValueError(f"scheme='auto' looks at all labels together, blocks cannot: {how}.")
     if estimator.warm_start:
         raise ValueError("warm_start=True has no effect in blocks, which keep nothing: use fit.")
     if estimator.C == "auto" or math.inf == estimator.C:
@@ -154,28 +208,36 @@ def _refuse(estimator: Any) -> None:
         raise ValueError(f"{what}: give a finite number.")
 
 
-def _list_parts(source: Any, reading: dict[str, Any]) -> list[Any]:
-    """Parts of the source: names of files, pairs (X, y), or what computes them."""
+def list_parts(
+    source: Any,
+    format: str = "auto",
+    columns: Sequence[str] | None = None,
+    use: Sequence[str] | None = None,
+    label: str | None = None,
+) -> list[Any]:
+    """Parts of the source: files by name and how they are read, or what was given."""
     if hasattr(source, "to_delayed"):
         source = source.to_delayed()
     if isinstance(source, (str, os.PathLike)):
-        name = os.fspath(source)
-        source = [name]
-        if glob.has_magic(name):
-            source = sorted(glob.glob(name))
-            require(source, f"no file is called {name}: check the pattern.")
+        source = [source]
     if not isinstance(source, Sequence) or isinstance(source, tuple):
         what = f"source is a {type(source).__name__}"
         raise TypeError(f"{what}: give names of files, or a list of (X, y).")
     require(len(source), "source is empty: there are no parts.")
-    how = tuple(sorted(reading.items()))
     named = [isinstance(part, (str, os.PathLike)) for part in source]
-    if not all(named) and reading:
-        raise TypeError(f"{', '.join(reading)} say how files are read, and source has no files.")
-    return [
-        FilePart(os.fspath(part), how) if is_name else part
-        for part, is_name in zip(source, named, strict=True)
-    ]
+    how = {"format": format, "columns": columns, "use": use, "label": label}
+    given = [name for name in how if how[name] not in (None, "auto")]
+    if not all(named) and given:
+        raise TypeError(f"{', '.join(given)} say how files are read, and source has no files.")
+    parts: list[Any] = []
+    for part, is_name in zip(source, named, strict=True):
+        names = expand(os.fspath(part)) if is_name else []
+        parts += [FilePart(name, format, columns, use, label) for name in names] or [part]
+    if all(named) and format == "auto":
+        with suppress(OSError, ParseError):  # workers may see files that the driver does not
+            first = parts[0].path, detect_format(open_once(parts[0].path))
+            return [part._replace(first=first) for part in parts]
+    return parts
 
 
 def _open(client: Any, workers: int | None, blocks: int) -> Executor:
@@ -188,24 +250,18 @@ def _open(client: Any, workers: int | None, blocks: int) -> Executor:
     return Processes(min(workers or cores or 1, blocks))
 
 
-def _ask(executor: Executor, method: str, common: tuple[Any, ...], own: dict[int, Any]) -> Any:
-    """Before training: a lost block is asked again, as it has done nothing yet."""
-    answers: dict[int, Any] = {}
-    left = own
-    while left:
-        found = executor.call(method, (None, *common), left)
-        answers |= {k: answer[0] for k, answer in found.items() if answer is not LOST}
-        left = {k: own[k] for k, answer in found.items() if answer is LOST}
-        if left and method != "read":
-            raise RuntimeError("a worker was lost while blocks were prepared: start again.")
-    return [answers[k] for k in sorted(answers)]
-
-
 def _merge(shard: Any, model: Any, told: list[Any]) -> tuple[dict[str, Any], list[Any]]:
     """What all blocks have in common, and each block's own; empty ones have nothing."""
     full = [k for k, one in enumerate(told) if one is not None]
     require(full, "all parts of the source are empty: there is nothing to train on.")
+    origins = [told[k].get("origin") for k in full]
+    vars(model).pop("metadata_", None)
+    if origins[0] is not None:
+        require(None not in origins, "some parts are files and others are not: give one kind.")
+        layout = merge_layouts(origins)
     known, each = shard.merge(model, [told[k] for k in full])
+    if origins[0] is not None:
+        known["metadata_"] = {"layout": asdict(layout)}
     own: list[Any] = [None] * len(told)
     for k, columns in zip(full, each, strict=True):
         own[k] = columns

@@ -14,9 +14,25 @@ import scipy.sparse as sp
 
 from hingeline import _checks as checks
 from hingeline._checks import Array, require
-from hingeline.data.formats import read_any
+from hingeline.core.primitives import Compiled
+from hingeline.data.formats import detect_format, find_format
+from hingeline.data.labelled import (
+    ROWS,
+    SEQUENCES,
+    SETS,
+    File,
+    Layout,
+    length_of,
+    merge_layouts,
+    open_once,
+    read_labelled,
+)
+from hingeline.data.text import open_text
 from hingeline.estimators.allowed import choose_scheme
+from hingeline.estimators.base import no_zeros
 from hingeline.estimators.chain import ChainSSVM, scale_C
+from hingeline.estimators.custom import SSVM
+from hingeline.estimators.graph import GraphSSVM, check_graphs
 from hingeline.estimators.multiclass import MulticlassSSVM
 from hingeline.estimators.multilabel import MultilabelSSVM, find_pairs, read_indicator
 from hingeline.features.input import (
@@ -28,90 +44,129 @@ from hingeline.features.input import (
     stack_labels,
     stack_sequences,
 )
-from hingeline.features.tables import renumber
+from hingeline.features.tables import SparseSequences, TokenTable, renumber
 
 
 class FilePart(NamedTuple):
     """The name of a file, and how it is read."""
 
     path: str
-    options: tuple[tuple[str, Any], ...]
+    format: str = "auto"
+    columns: Sequence[str] | None = None
+    use: Sequence[str] | None = None
+    label: str | None = None
+    first: tuple[str, str] | None = None  # the first of all files and its format, if known
+
+    def read(self) -> tuple[Any, Any, Layout] | None:
+        """X, y and where they are in the file; None for a file without a byte."""
+        path, name, columns, use, label, first = self
+        source = open_once(path)
+        with open_text(source) as text:
+            if not text.peek(1):
+                return None
+            found = find_format(detect_format(text) if name == "auto" else name)
+        if first is not None:
+            merge_layouts([(first[0], Layout(first[1], "")), (path, Layout(found.name, ""))])
+        known = (*SEQUENCES, *ROWS, *SETS)
+        what = f"{path} holds {found.kind} ({found.name}), not sequences or rows"
+        require(found.name in known, f"{what}: convert it first (hingeline convert).")
+        require(columns is None or found.name == "conll", f"columns are for conll, not {path}.")
+        file = File(path, open_once(path), found)
+        return read_labelled(file, columns, use, label, whole=False)[:3]
 
 
-def read_parts(parts: Sequence[Any]) -> tuple[Any, Any]:
-    """X and y of all parts, one after the other."""
-    pairs = [_read_part(part) for part in parts]
-    pairs = [(X, y) for X, y in pairs if _length(X)]
-    if not pairs:
-        return None, None
-    if len(pairs) == 1:
-        return pairs[0]
-    Xs, ys = zip(*pairs, strict=True)
-    first = Xs[0]
-    if sp.issparse(first):
-        width = max(X.shape[1] for X in Xs)
-        X = sp.vstack(
-            [sp.csr_matrix((x.data, x.indices, x.indptr), (x.shape[0], width)) for x in Xs]
+class Origin(NamedTuple):
+    """The first file of a block, and the layout of all of them."""
+
+    path: str
+    layout: Layout
+
+
+def read_parts(parts: Sequence[Any]) -> tuple[Any, Any, Any, Origin | None]:
+    """X, y and the weights of all parts, one after the other, and which files they come from."""
+    found, layouts = [], []
+    for part in parts:
+        if isinstance(part, FilePart):
+            if (read := part.read()) is None:
+                continue
+            X, y, layout = read
+            layouts.append((part.path, layout))
+            weights = None
+        else:
+            X, y, weights = _take_part(part)
+        if length_of(X):
+            found.append((X, y, weights))
+    origin = Origin(layouts[0][0], merge_layouts(layouts)) if layouts else None
+    if not found:
+        return None, None, None, origin
+    Xs, ys, each = zip(*found, strict=True)
+    weights = None
+    if any(w is not None for w in each):
+        pairs = zip(each, map(length_of, Xs), strict=True)
+        weights = np.concatenate(
+            [
+                np.ones(n) if w is None else checks.as_weights("sample_weight", w, n, "example")
+                for w, n in pairs
+            ]
         )
-    elif isinstance(first, np.ndarray):
-        X = np.concatenate(Xs)
-    else:
-        X = [x for some in Xs for x in _as_list(some)]
-    flat = all(isinstance(y, np.ndarray) and y.ndim for y in ys)
-    return X, np.concatenate(ys) if flat else [label for y in ys for label in y]
+    return _join(Xs), _join_labels(ys), weights, origin
 
 
-def _read_part(part: Any) -> tuple[Any, Any]:
-    if isinstance(part, FilePart):
-        path, options = part
-        return _read_file(path, **dict(options))
+def _take_part(part: Any) -> tuple[Any, Any, Any]:
     if hasattr(part, "compute"):  # dask.delayed, or a part of a bag
         part = part.compute(scheduler="synchronous")
-    if isinstance(part, tuple) and len(part) == 2:
-        return part
+    if isinstance(part, tuple) and len(part) in (2, 3):
+        return part if len(part) == 3 else (*part, None)
     if isinstance(part, list) and all(isinstance(p, tuple) and len(p) == 2 for p in part):
-        return [x for x, _ in part], [y for _, y in part]
+        return [x for x, _ in part], [y for _, y in part], None
     what = f"a part of the source is a {type(part).__name__}"
-    raise TypeError(f"{what}: each must be the name of a file, (X, y), or a list of pairs (x, y).")
+    how = "each must be the name of a file, (X, y), (X, y, sample_weight), or a list of pairs"
+    raise TypeError(f"{what}: {how} (x, y).")
 
 
-def _read_file(
-    path: str,
-    format: str = "auto",
-    columns: Sequence[str] | None = None,
-    use: Sequence[str] | None = None,
-    label: str | None = None,
-) -> tuple[Any, Any]:
-    """X and y of a file; in columns of words the last is the label, in CoNLL-U the tag."""
-    found, data = read_any(path, format, names=columns)
-    if found.kind == "tokens":
-        treebank = found.name == "conllu"
-        label = label or ("upos" if treebank else data.names[-1])
-        others = ["form"] if treebank else [name for name in data.names if name != label]
-        return data.select(list(use or others)), data.sentences(label)
-    if found.kind == "multilabel":
-        return data.X, np.asarray(data.Y.toarray(), dtype=np.int64)
-    if found.kind not in ("sequences", "flat"):
-        raise ValueError(f"{path} holds {found.kind} ({found.name}), not sequences or rows.")
-    require(data.y is not None, f"{path} has no labels to learn from.")
-    return data.X, data.y
+def _join(Xs: Sequence[Any]) -> Any:
+    """Inputs of several parts, one after the other."""
+    first = Xs[0]
+    if len(Xs) == 1:
+        return first
+    if sp.issparse(first):
+        return sp.vstack([widen(x, 0, max(X.shape[1] for X in Xs)) for x in Xs], format="csr")
+    if all(isinstance(X, TokenTable) and X.names == first.names for X in Xs):
+        return TokenTable.join(Xs)
+    if all(isinstance(X, SparseSequences) for X in Xs):
+        lengths = np.concatenate([X.lengths for X in Xs])
+        return SparseSequences(_join([X.matrix for X in Xs]), np.cumsum([0, *lengths]))
+    if isinstance(first, np.ndarray):
+        return np.concatenate(Xs)
+    return [x for X in Xs for x in X]
 
 
-def _length(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+def _join_labels(ys: Sequence[Any]) -> Any:
+    if len(ys) == 1:
+        return ys[0]
+    if not all(isinstance(y, np.ndarray) and y.ndim for y in ys):
+        return [label for y in ys for label in y]
+    if ys[0].ndim == 2:  # files of label sets end where the last label is
+        width = max(y.shape[1] for y in ys)
+        ys = [np.pad(y, ((0, 0), (0, width - y.shape[1]))) for y in ys]
+    return np.concatenate(ys)
 
 
-def _as_list(X: Any) -> list[Any]:
-    """Sequences one by one; of a table, as tuples of its columns."""
-    return X if isinstance(X, list) else [*X]
+def widen(matrix: Any, first: int, width: int) -> sp.csr_matrix:
+    """A sparse matrix of so many columns, from the column ``first`` on."""
+    m = sp.csr_matrix(matrix[:, first:] if first else matrix)
+    return sp.csr_matrix((m.data, m.indices, m.indptr), (m.shape[0], width))
 
 
 class Shard:
     """The examples of one block; subclasses know an estimator."""
 
+    origin: Origin | None = None
+    sample_weight: Any = None
+
     def tell(self) -> dict[str, Any]:
         """What the driver must know of this block before any block can be posed."""
-        raise NotImplementedError
+        return {"origin": self.origin}
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
@@ -126,6 +181,14 @@ class Shard:
         """Sums that ``C="scale"`` is made of."""
         return 0.0, 0.0
 
+    def compile(self, estimator: Any, problem: Any) -> Compiled:
+        """The problem with what solvers need."""
+        return estimator._compile(problem)
+
+    def weigh(self, n: int) -> Array:
+        """Weights of the examples."""
+        return np.ones(n) if self.sample_weight is None else self.sample_weight
+
 
 def merge_classes(estimator: Any, told: list[dict[str, Any]]) -> dict[str, Any]:
     """``classes_`` of all blocks; balanced weights as a mapping, since no block can count alone."""
@@ -133,6 +196,11 @@ def merge_classes(estimator: Any, told: list[dict[str, Any]]) -> dict[str, Any]:
     for one in told:
         counts.update(one["labels"])
     classes, index = find_classes(list(counts))
+    alike: dict[str, str] = {}
+    for label in filter(lambda label: isinstance(label, str), index):
+        other = alike.setdefault(label.casefold(), label)
+        if other != label:
+            checks.warn(f"the labels {other!r} and {label!r} differ by case only: is one misspelt?")
     known: dict[str, Any] = {"classes_": classes}
     if isinstance(estimator.class_weight, str):
         numbers = np.repeat(np.arange(len(classes)), [counts[c] for c in index])
@@ -152,6 +220,42 @@ def merge_widths(told: list[dict[str, Any]], what: str = "features") -> int:
     return int(next(iter(widths)))
 
 
+def merge_columns(told: list[dict[str, Any]]) -> tuple[int, int]:
+    """The first of the columns, 1 where files count from 1, and how many there are from it on.
+
+    Sparse files end where the last feature with a value is.
+    """
+    bases = [one["origin"] and one["origin"].layout.zero_based for one in told]
+    if bases[0] is None and not all(one.get("sparse") for one in told):
+        merge_widths(told)
+    first = int(bases[0] is not None and not any(bases))
+    return first, max(one["width"] for one in told) - first
+
+
+def measure_columns(matrix: sp.csr_matrix, sparse: bool) -> Any:
+    """What ``scale=True`` must know of a block: largest values, or count, means and squares."""
+    if sparse:
+        return abs(matrix).max(axis=0).toarray().ravel()
+    mean = np.asarray(matrix.mean(axis=0, dtype=np.float64)).ravel()
+    return matrix.shape[0], mean, np.square(matrix.toarray() - mean).sum(axis=0)
+
+
+def merge_scales(told: list[dict[str, Any]], first: int, width: int) -> dict[str, Array]:
+    """``feature_means_`` and ``feature_scales_`` of all blocks."""
+    sums = [one["sums"] for one in told]
+    if any(isinstance(one, tuple) for one in sums):
+        what = "some parts are dense and others sparse, which scale=True treats differently"
+        require(all(isinstance(one, tuple) for one in sums), f"{what}: give one kind.")
+        n, mean, squares = sums[0]
+        for count, own, more in sums[1:]:
+            shift, n = own - mean, n + count
+            mean = mean + shift * (count / n)
+            squares = squares + more + shift**2 * (count * (n - count) / n)
+        return {"feature_means_": mean, "feature_scales_": no_zeros(np.sqrt(squares / n))}
+    wide = [np.pad(one[first:], (0, width + first - len(one))) for one in sums]
+    return {"feature_means_": np.zeros(width), "feature_scales_": no_zeros(np.max(wide, axis=0))}
+
+
 class Sequences(Shard):
     """For :class:`hingeline.ChainSSVM`."""
 
@@ -169,38 +273,34 @@ class Sequences(Shard):
 
     def tell(self) -> dict[str, Any]:
         known = {"labels": Counter(self.flat), "width": self.matrix.shape[1]}
-        return known | {"encoder": self.encoder, "counts": self.counts}
+        return super().tell() | known | {"encoder": self.encoder, "counts": self.counts}
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
         known = merge_classes(estimator, told) | {"encoder_": None}
-        if estimator.scheme == "auto":
-            how = "give the scheme by its name, such as scheme='IOB2'"
-            raise ValueError(f"scheme='auto' looks at all labels together, blocks cannot: {how}.")
         known["scheme_"] = estimator.scheme  # each block checks its labels
         kinds = {type(one["encoder"]) for one in told}
         if len(kinds) > 1:
             names = " and ".join(sorted(kind.__name__ for kind in kinds))
             raise ValueError(f"blocks hold different kinds of tokens ({names}): give one kind.")
         if told[0]["encoder"] is None:
-            known["n_features_in_"] = merge_widths(told)
-            return known, [None] * len(told)
+            first, known["n_features_in_"] = merge_columns(told)
+            return known, [first] * len(told)
         encoders, counts = zip(*((one["encoder"], one["counts"]) for one in told), strict=True)
         encoder, columns = merge_encoders(encoders, counts, encoders[0].min_count)
         known |= {"encoder_": encoder, "n_features_in_": encoder.n_features_out_}
         return known, columns
 
     def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
-        matrix = self.matrix
-        if own is not None:
-            matrix = renumber(matrix, own, estimator.n_features_in_)
+        change = widen if isinstance(own, int) else renumber
+        matrix = change(self.matrix, own, estimator.n_features_in_)
         index = {label: k for k, label in enumerate(estimator.classes_.tolist())}
         labels = number_labels(self.flat, index)
         if estimator.scheme is not None:
             choose_scheme(estimator.scheme, estimator.classes_, labels, self.offsets)
         rows = estimator._with_constant(matrix)
         self.constant = bool(estimator.fit_intercept)
-        return estimator._make(rows, self.offsets, labels), np.ones(len(self.offsets) - 1)
+        return estimator._make(rows, self.offsets, labels), self.weigh(len(self.offsets) - 1)
 
     def measure(self, problem: Any) -> tuple[float, float]:
         n = len(problem.indptr) - 1
@@ -213,38 +313,36 @@ class Rows(Shard):
     """For :class:`hingeline.MulticlassSSVM`."""
 
     def __init__(self, estimator: Any, X: Any, y: Any) -> None:
-        if estimator.scale:
-            how = "scale the files beforehand, or leave it out"
-            raise ValueError(f"scale=True looks at all rows together, blocks cannot: {how}.")
         checks.refuse_none(y)
         self.matrix, self.y, self.sparse = checks.as_csr(X), np.asarray(y), sp.issparse(X)
         n = self.matrix.shape[0]
         text = f"X has {n} rows and y has {self.y.shape}: give one label per row."
         require(self.y.shape == (n,), text)
         checks.check_finite(self.matrix.data, "X")
+        self.sums = measure_columns(self.matrix, self.sparse) if estimator.scale else None
 
     def tell(self) -> dict[str, Any]:
         known = {"labels": Counter(self.y.tolist()), "width": self.matrix.shape[1]}
-        return known | {"sparse": self.sparse}
+        return super().tell() | known | {"sparse": self.sparse, "sums": self.sums}
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
         known = merge_classes(estimator, told)
-        # Sparse files end where the last feature with a value is.
-        known["n_features_in_"] = max(one["width"] for one in told)
-        if not all(one["sparse"] for one in told):
-            merge_widths(told)
+        first, known["n_features_in_"] = merge_columns(told)
+        if estimator.scale:
+            known |= merge_scales(told, first, known["n_features_in_"])
         text = f"y has one class only ({known['classes_'][0]!r}): at least 2 classes are needed."
         require(len(known["classes_"]) > 1, text)
-        return known, [None] * len(told)
+        return known, [first] * len(told)
 
     def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
-        m = self.matrix
-        wide = sp.csr_matrix((m.data, m.indices, m.indptr), (m.shape[0], estimator.n_features_in_))
+        wide = widen(self.matrix, own, estimator.n_features_in_)
+        rows = estimator._with_constant(checks.as_csr(estimator._scaled(wide)))
         index = {label: k for k, label in enumerate(estimator.classes_.tolist())}
         labels = number_labels(self.y.tolist(), index)
         by_class = checks.check_class_weight(estimator.class_weight, list(index), labels)
-        return estimator._make(estimator._with_constant(wide), None, labels), by_class[labels]
+        weights = by_class[labels] * self.weigh(len(labels))
+        return estimator._make(rows, None, labels), weights
 
 
 class LabelSets(Shard):
@@ -252,33 +350,110 @@ class LabelSets(Shard):
 
     def __init__(self, estimator: Any, X: Any, y: Any) -> None:
         for name, value, how in (
-            ("scale", estimator.scale, "scale the files beforehand"),
             ("class_weight", estimator.class_weight is not None, "leave it out"),
             ("edges", estimator.edges == "tree", "name the pairs, or use 'full' or 'none'"),
         ):
             require(not value, f"{name} looks at all rows together, blocks cannot: {how}.")
-        self.matrix = checks.as_csr(X)
+        self.matrix, self.sparse = checks.as_csr(X), sp.issparse(X)
         self.indicator, self.classes = read_indicator(np.asarray(y), None)
+        self.sums = measure_columns(self.matrix, self.sparse) if estimator.scale else None
 
     def tell(self) -> dict[str, Any]:
-        return {"width": self.matrix.shape[1], "classes": self.classes}
+        known = {"width": self.matrix.shape[1], "classes": self.classes}
+        return super().tell() | known | {"sparse": self.sparse, "sums": self.sums}
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
-        labels = merge_widths([{"width": len(one["classes"])} for one in told], "labels")
-        none = np.zeros((1, labels), dtype=np.int64)  # pairs do not depend on the data here
-        known = {"classes_": told[0]["classes"], "n_labels_": labels}
+        first, width = merge_columns(told)
+        most = max(told, key=lambda one: len(one["classes"]))["classes"]
+        if told[0]["origin"] is None:  # files end where the last label is
+            merge_widths([{"width": len(one["classes"])} for one in told], "labels")
+        none = np.zeros((1, len(most)), dtype=np.int64)  # pairs do not depend on the data here
+        known = {"classes_": most, "n_labels_": len(most), "n_features_in_": width}
         known["edges_"] = find_pairs(estimator.edges, none, np.ones(1))
-        return known | {"n_features_in_": merge_widths(told)}, [None] * len(told)
+        if estimator.scale:
+            known |= merge_scales(told, first, width)
+        return known, [first] * len(told)
 
     def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
-        weights = np.ones(len(self.indicator))
+        n, width = self.indicator.shape
+        labels = np.pad(self.indicator, ((0, 0), (0, estimator.n_labels_ - width))).ravel()
+        wide = estimator._scaled(widen(self.matrix, own, estimator.n_features_in_))
         cost = checks.check_loss(estimator.loss, "hamming", 2, vector=True)
-        each = np.ones(self.indicator.size)
-        return estimator._make(self.matrix, self.indicator.ravel(), cost, each), weights
+        return estimator._make(wide, labels, cost, np.ones(len(labels))), self.weigh(n)
 
 
-KINDS = {ChainSSVM: Sequences, MulticlassSSVM: Rows, MultilabelSSVM: LabelSets}
+class Graphs(Shard):
+    """For :class:`hingeline.GraphSSVM`."""
+
+    counts = ("n_node_types_", "n_edge_types_", "factor_orders_")
+
+    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+        self.graphs, self.width, self.edge_width = check_graphs(X)
+        self.labels = estimator._node_labels(self.graphs, y)
+        self.n = len(self.graphs)
+        self.some = list(range(self.n))
+        estimator._count_types(self.graphs)
+        self.types = {name: getattr(estimator, name) for name in self.counts}
+        if estimator.void_label is not None:
+            self.graphs, self.labels, self.some = estimator._drop_void(self.graphs, self.labels)
+
+    def tell(self) -> dict[str, Any]:
+        labels = Counter(label for own in self.labels for label in own)
+        edges = self.edge_width if any(x.n_edges for x in self.graphs) else None
+        return super().tell() | {"labels": labels, "width": self.width, "edges": edges} | self.types
+
+    @staticmethod
+    def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
+        known = merge_classes(estimator, told) | {"n_features_in_": merge_widths(told)}
+        edges = [{"width": one["edges"]} for one in told if one["edges"] is not None]
+        known["n_edge_features_"] = merge_widths(edges, "edge features") if edges else 0
+        orders: dict[str, int] = {}
+        for one in told:
+            for name, order in one["factor_orders_"].items():
+                what = f"factors[{name!r}] join {order} nodes here and {orders.get(name)} there"
+                require(orders.setdefault(name, order) == order, f"{what}: use another name.")
+        known["factor_orders_"] = {name: orders[name] for name in sorted(orders)}
+        for name in Graphs.counts[:2]:
+            known[name] = max(one[name] for one in told)
+        return known, [None] * len(told)
+
+    def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
+        index = {label: k for k, label in enumerate(estimator.classes_.tolist())}
+        numbers = number_labels([label for one in self.labels for label in one], index)
+        weights = self.weigh(self.n)[self.some]
+        cost = checks.weigh_costs(estimator, numbers)
+        return estimator._make(self.graphs, numbers, cost), weights
+
+
+class Own(Shard):
+    """For :class:`hingeline.SSVM`, with a structure of the user's."""
+
+    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+        self.X = X
+        self.outputs, self.width = estimator._pack(X, y)
+
+    def tell(self) -> dict[str, Any]:
+        return super().tell() | {"width": self.width}
+
+    @staticmethod
+    def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
+        return {"n_features_in_": merge_widths(told, "joint features")}, [None] * len(told)
+
+    def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
+        return None, self.weigh(len(self.outputs))
+
+    def compile(self, estimator: Any, problem: Any) -> Compiled:
+        return estimator._compile_own(self.X, self.outputs, self.width)
+
+
+KINDS = {
+    ChainSSVM: Sequences,
+    MulticlassSSVM: Rows,
+    MultilabelSSVM: LabelSets,
+    GraphSSVM: Graphs,
+    SSVM: Own,
+}
 
 
 def kind_of(estimator: Any) -> type[Shard]:
@@ -289,9 +464,13 @@ def kind_of(estimator: Any) -> type[Shard]:
     return KINDS[type(estimator)]
 
 
-def make_shard(estimator: Any, X: Any, y: Any) -> Shard | None:
+def make_shard(estimator: Any, X: Any, y: Any, weights: Any, origin: Any) -> Shard | None:
     """The examples of a block, None where there are none."""
-    return None if X is None else kind_of(estimator)(estimator, X, y)  # type: ignore[call-arg]
+    if X is None:
+        return None
+    shard = kind_of(estimator)(estimator, X, y)  # type: ignore[call-arg]
+    shard.sample_weight, shard.origin = weights, origin
+    return shard
 
 
 def choose_C(estimator: Any, sums: list[tuple[float, float]]) -> float:

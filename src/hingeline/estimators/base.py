@@ -125,6 +125,17 @@ class BaseModel(BaseEstimator):
             found = f"gap {self.duality_gap_:.3g}{share} = primal {primal:.6g} − dual {dual:.6g}"
         return f"{html}<p>{found}; {self.n_iter_} passes: {escape(self.stop_reason_)}</p>"
 
+    @property
+    def _layout(self) -> Any:
+        """Where the blocks of ``weights_`` lie."""
+        return self._make_layout(int(self.n_features_in_), len(self.classes_))
+
+    def _view(self, name: str) -> Array:
+        """A block of ``weights_`` (rows, columns); one row of zeros where there is none."""
+        check_is_fitted(self, "weights_")
+        block = self._layout.get(name)
+        return np.zeros((1, len(self.classes_))) if block is None else block.table(self.weights_)
+
     def _with_constant(self, matrix: Any) -> Any:
         """Rows with the constant feature, if there is one, as the last column."""
         return with_constant(matrix) if self.fit_intercept else matrix
@@ -299,11 +310,11 @@ class Scaled:
             return X
         if first and sp.issparse(X):
             self.feature_means_ = np.zeros(X.shape[1])
-            self.feature_scales_ = _no_zeros(abs(X).max(axis=0).toarray().ravel())
+            self.feature_scales_ = no_zeros(abs(X).max(axis=0).toarray().ravel())
         elif first:
             with np.errstate(over="ignore"):  # what is too large is refused later
                 self.feature_means_ = X.mean(axis=0, dtype=np.float64)
-                self.feature_scales_ = _no_zeros(X.std(axis=0, dtype=np.float64))
+                self.feature_scales_ = no_zeros(X.std(axis=0, dtype=np.float64))
         more = (0, X.shape[1] - len(self.feature_means_))  # columns that came later
         self.feature_means_ = means = np.pad(self.feature_means_, more)
         self.feature_scales_ = sizes = np.pad(self.feature_scales_, more, constant_values=1.0)
@@ -313,7 +324,7 @@ class Scaled:
         return ((dense - means) / sizes).astype(X.dtype)
 
 
-def _no_zeros(sizes: Array) -> Array:
+def no_zeros(sizes: Array) -> Array:
     """Columns that are constant, or overflow, stay as they are."""
     sizes = sizes.astype(np.float64)
     return np.where((sizes > 0.0) & np.isfinite(sizes), sizes, 1.0)
@@ -366,7 +377,7 @@ class BaseSSVM:
         Order of the examples. An int makes weights bit-identical.
     verbose : int, optional
         0: nothing; 1: a line per certificate, 2: per pass. By default one line that is written
-        over while a fit takes more than two seconds, on a terminal or in a notebook.
+        over while encoding or training takes more than two seconds, on a terminal or in a notebook.
     callbacks : callable or list of callables, optional
         Called after each pass with a :class:`hingeline.PassState`.
     solver_options : dict, optional; options of the chosen solver; see :mod:`hingeline.solvers`
@@ -413,13 +424,8 @@ class BaseSSVM:
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
-        few = self._enumerable and (
-            compiled is None
-            or (
-                compiled.n_outputs is not None
-                and compiled.n * compiled.n_outputs * 16 <= ENUMERATED_MB * 2**20
-            )
-        )
+        size = 0.0 if compiled is None else 16.0 * compiled.n * (compiled.n_outputs or math.inf)
+        few = self._enumerable and size <= ENUMERATED_MB * 2**20
         few = few and self.violators in (None, "all")
         parts = compiled is not None and compiled.stretch is not None
         parts = parts and (self.slack, self.rescale) == ("max", "margin") and math.inf != self.C

@@ -1,11 +1,9 @@
 """Sequence labelling: one label per token, with transitions between neighbours."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline import _checks as checks
 from hingeline._checks import Array
+from hingeline.core.loop import Reporter
 from hingeline.core.primitives import Layout, pad_row
 from hingeline.estimators import allowed as masks
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
@@ -69,17 +68,6 @@ class ChainModel:
         blocks = {"constant": bool(self.fit_intercept), "boundary": bool(self.boundary)}
         return chain.layout(n_features, n_labels, **blocks, stride=stride)
 
-    @property
-    def _layout(self) -> Layout:
-        """Where the blocks of ``weights_`` lie."""
-        return self._make_layout(int(self.n_features_in_), len(self.classes_))
-
-    def _view(self: Any, name: str) -> Array:
-        """A block of ``weights_`` (rows, labels); one row of zeros where there is none."""
-        check_is_fitted(self, "weights_")
-        block = self._layout.get(name)
-        return np.zeros((1, len(self.classes_))) if block is None else block.table(self.weights_)
-
     emission_coef_ = property(lambda self: self._view("emission").T)  # (labels, features), a view
     intercept_ = property(lambda self: self._view("intercept")[0])  # zero without a constant
     transition_coef_ = property(lambda self: self._view("transition"))  # [from, to], a view
@@ -99,7 +87,8 @@ class ChainModel:
 
     def _read(self, X: Any, y: Any, lengths: Any) -> tuple[sp.csr_matrix, Array, Array]:
         """Tokens as rows, where sequences begin, and labels, whose classes are learnt."""
-        encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
+        with Reporter(type(self).__name__, getattr(self, "verbose", None)).during("encoding"):
+            encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
         flat = reading.stack_labels(y, offsets, lengths)
         self.encoder_ = encoder
         self.n_features_in_ = matrix.shape[1]
@@ -354,7 +343,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
             given = "slack='sum'" if self.slack == "sum" else "class_weight"
             raise ValueError(f"{given} does not go with loss='zero_one': use loss='hamming'.")
 
-    def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainSSVM:
+    def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> Self:
         """Train on sequences.
 
         Parameters
@@ -384,7 +373,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         *,
         passes: int | None = None,
         memory: int | None = None,
-    ) -> ChainSSVM:
+    ) -> Self:
         """Add sequences to those seen so far and go on from the multipliers reached.
 
         The solution is that of a fit on all sequences together. Labels that are new are appended

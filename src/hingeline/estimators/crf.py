@@ -1,10 +1,8 @@
 """Conditional random fields: the log-linear chain, with the features of the large-margin one."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -74,7 +72,7 @@ class ChainCRF(ChainModel, BaseModel):
         checks.check_switches(self)
         checks.effective_n_jobs(self.n_jobs)
 
-    def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainCRF:
+    def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> Self:
         """Train on sequences, given as for :meth:`hingeline.ChainSSVM.fit`.
 
         ``sample_weight`` multiplies a sequence's log-likelihood; 0 drops it.

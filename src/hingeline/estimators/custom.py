@@ -1,19 +1,17 @@
 """Training of a user's own structure."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, check_finite, check_sample_weight, require, warn
-from hingeline.core.primitives import Layout, stack_blocks
+from hingeline.core.primitives import Compiled, Layout, stack_blocks
 from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
 from hingeline.structures import custom
 from hingeline.structures.custom import Structure
@@ -50,7 +48,7 @@ class SSVM(BaseSSVM, BaseModel):
     rescale: str = "margin"
     violators: str | int | None = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SSVM:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on inputs X and outputs y, lists of one length.
 
         Parameters
@@ -60,6 +58,32 @@ class SSVM(BaseSSVM, BaseModel):
         sample_weight : array-like, one per example, optional
         """
         self.check_parameters()
+        outputs, width = self._pack(X, y)
+        weights = check_sample_weight(sample_weight, len(outputs))
+        try:
+            compiled = self._compile_own(X, outputs, width)
+            previous = None
+            if self.warm_start:
+                known = fingerprint(self.structure, X, outputs)
+                previous = self.__dict__.pop("_dual", None)
+                same = known is not None and known == getattr(self, "_data", None)
+                if previous is not None and not same:
+                    warn(OTHER_DATA)
+                    previous = None
+            result, dual = self._solve(compiled, weights, previous)
+        except NumbaError as error:
+            why = str(error).strip().splitlines()[-1]
+            what = f"the compiled methods of {type(self.structure).__name__} do not fit the solver"
+            how = "run hingeline.testing.check_structure, or start with plain Python methods"
+            raise TypeError(f"{what}: {why} ({how}).") from error
+        self._store(result)
+        self.n_features_in_ = len(self.weights_)
+        if self.warm_start:
+            self._dual, self._data = dual, known
+        return self
+
+    def _pack(self, X: Any, y: Any) -> tuple[list[Array], int]:
+        """Outputs as arrays, and how long a joint feature vector is."""
         if self.structure is None:
             raise TypeError("structure is missing: pass an instance of your subclass of Structure.")
         methods = custom.methods_of(self.structure)
@@ -72,7 +96,6 @@ class SSVM(BaseSSVM, BaseModel):
         self._refuse_without_oracle(exact, f"{name}, which lacks decode_by_loss()")
         self._refuse_violators("decode_best" in methods, name)
         outputs = [self.structure.pack(output) for output in y]
-        weights = check_sample_weight(sample_weight, len(outputs))
         if custom.is_compiled(self.structure):
             custom.uniform_arrays(self.structure, X)
         first = np.asarray(methods["joint_feature"](X[0], outputs[0]), dtype=np.float64)
@@ -82,30 +105,14 @@ class SSVM(BaseSSVM, BaseModel):
         if last != first.shape:
             what = f"joint_feature returns vectors of different length, {first.shape} for X[0] and"
             raise ValueError(f"{what} {last} for X[{len(X) - 1}]: all must have one length.")
-        try:
-            if self.structure.exact:
-                _refuse_decoding_without_loss(methods, X, outputs, len(first))
-            compiled = custom.compile_problem(self.structure, X, outputs)
-            previous = None
-            if self.warm_start:
-                known = fingerprint(self.structure, X, outputs)
-                previous = self.__dict__.pop("_dual", None)
-                same = known is not None and known == getattr(self, "_data", None)
-                if previous is not None and not same:
-                    warn(OTHER_DATA)
-                    previous = None
-            result, dual = self._solve(compiled, weights, previous)
-        except NumbaError as error:
-            why = str(error).strip().splitlines()[-1]
-            raise TypeError(
-                f"the compiled methods of {name} do not fit the solver: {why} (run "
-                "hingeline.testing.check_structure, or start with plain Python methods)."
-            ) from error
-        self._store(result)
-        self.n_features_in_ = len(self.weights_)
-        if self.warm_start:
-            self._dual, self._data = dual, known
-        return self
+        return outputs, len(first)
+
+    def _compile_own(self, X: Any, outputs: list[Array], width: int) -> Compiled:
+        """The problem, after a look at some examples whether decoding is what it says."""
+        assert self.structure is not None
+        if self.structure.exact:
+            _refuse_decoding_without_loss(custom.methods_of(self.structure), X, outputs, width)
+        return custom.compile_problem(self.structure, X, outputs)
 
     @property
     def _layout(self) -> Layout:

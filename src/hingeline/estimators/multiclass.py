@@ -1,10 +1,8 @@
 """Multi-class classification by one joint maximum-margin problem."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -76,7 +74,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     fit_intercept: bool = True
     scale: bool = False
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MulticlassSSVM:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on rows of features and their labels.
 
         Parameters
@@ -106,7 +104,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         *,
         passes: int | None = None,
         memory: int | None = None,
-    ) -> MulticlassSSVM:
+    ) -> Self:
         """Add examples to those seen so far and go on from the multipliers reached.
 
         The solution is that of a fit on all examples together. Labels that are new are appended
@@ -189,23 +187,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         constant = bool(self.fit_intercept)
         return multiclass.layout(n_features, n_labels, constant=constant, stride=stride)
 
-    @property
-    def _layout(self) -> Layout:
-        return self._make_layout(int(self.n_features_in_), len(self.classes_))
-
-    @property
-    def coef_(self) -> Array:
-        """Weights (classes, features), a view."""
-        check_is_fitted(self, "weights_")
-        return self._layout["coef"].table(self.weights_).T
-
-    @property
-    def intercept_(self) -> Array:
-        """Weights of the constant feature, zero without one."""
-        check_is_fitted(self, "weights_")
-        if self.fit_intercept:
-            return self._layout["intercept"].table(self.weights_)[0]
-        return np.zeros(len(self.classes_))
+    coef_ = property(lambda self: self._view("coef").T)  # (classes, features), a view
+    intercept_ = property(lambda self: self._view("intercept")[0])  # zero without a constant
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self, "weights_")

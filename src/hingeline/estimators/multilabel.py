@@ -1,10 +1,8 @@
 """Multi-label classification: sets of labels, with scores of pairs of labels."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,8 +17,7 @@ from hingeline._checks import Array
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, Scaled, share_docs
-from hingeline.estimators.graph import GraphModel
-from hingeline.features.graphs import check_pairs
+from hingeline.estimators.graph import GraphModel, check_pairs
 from hingeline.inference.factor_graph import are_forests, join, make_topology
 from hingeline.inference.map import INFERENCE
 from hingeline.structures.graph_blocks import GraphProblem, layout, make_problem
@@ -164,7 +161,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
     edges: Any = "full"
     scale: bool = False
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultilabelSSVM:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on rows of features and indicators of labels, 0 and 1.
 
         Parameters

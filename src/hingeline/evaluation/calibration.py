@@ -4,10 +4,8 @@ A margin says by how much the prediction beats the best alternative, in the mode
 What margin means which probability is learned on sequences that the model was not trained on.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import expit
@@ -151,7 +149,7 @@ class CalibratedChain(BaseEstimator):
     model: Any
     method: str = "isotonic"
 
-    def fit(self, X: Any, y: Any, lengths: Any = None) -> CalibratedChain:
+    def fit(self, X: Any, y: Any, lengths: Any = None) -> Self:
         """Learn what margins mean from sequences that the model was not trained on.
 
         X, y and lengths are as for ``ChainSSVM.fit``.
@@ -189,7 +187,7 @@ class CalibratedChain(BaseEstimator):
         return report
 
     @classmethod
-    def load(cls, path: Any) -> CalibratedChain:
+    def load(cls, path: Any) -> Self:
         """The calibrated model that :meth:`save` wrote."""
         model = load(path)
         known = model.metadata_.get("calibration")

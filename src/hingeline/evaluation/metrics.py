@@ -395,20 +395,10 @@ class Evaluation:
         """Scores of spans by type; empty if labels are not span tags."""
         return () if self.spans is None else self.spans.per_type
 
-    @property
-    def span_precision(self) -> float | None:
-        """Share of predicted spans that are correct; None if labels are not span tags."""
-        return None if self.spans is None else self.spans.micro.precision
-
-    @property
-    def span_recall(self) -> float | None:
-        """Share of true spans that are found; None if labels are not span tags."""
-        return None if self.spans is None else self.spans.micro.recall
-
-    @property
-    def span_f1(self) -> float | None:
-        """F1 of all spans; None if labels are not span tags."""
-        return None if self.spans is None else self.spans.micro.f1
+    # Of all spans together; None if labels are not span tags.
+    span_precision = property(lambda self: self.spans and self.spans.micro.precision)
+    span_recall = property(lambda self: self.spans and self.spans.micro.recall)
+    span_f1 = property(lambda self: self.spans and self.spans.micro.f1)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, as JSON can hold them."""

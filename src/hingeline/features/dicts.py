@@ -1,14 +1,12 @@
 """DictEncoder: the feature dicts and lists that python-crfsuite's users have."""
 
-from __future__ import annotations
-
 import math
 import numbers
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -366,7 +364,7 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         counts = np.bincount(columns, minlength=n).astype(np.int64)
         return self._sequences(columns, *rest), counts
 
-    def _merge(self, encoders: Sequence[DictEncoder], counts: Sequence[Array]) -> list[Array]:
+    def _merge(self, encoders: Sequence[Self], counts: Sequence[Array]) -> list[Array]:
         names = dict.fromkeys(chain.from_iterable(encoder.vocabulary_ for encoder in encoders))
         all_names = self._know([*names]).vocabulary_
         places = [np.array([*map(all_names.get, e.vocabulary_)], np.int64) for e in encoders]
@@ -443,13 +441,13 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         names, ends = pack_strings(list(self.vocabulary_))
         return {}, {"attributes": names, "attributes_ends": ends}
 
-    def restore(self, meta: Any, arrays: Any) -> DictEncoder:
+    def restore(self, meta: Any, arrays: Any) -> Self:
         """Know what :meth:`to_state` gave; ``ValueError`` if that is inconsistent."""
         self._check_parameters()
         return self._know(get_strings(arrays, "attributes"))
 
     @classmethod
-    def from_vocabulary(cls, names: Iterable[str]) -> DictEncoder:
+    def from_vocabulary(cls, names: Iterable[str]) -> Self:
         """A fitted encoder whose columns are these attributes, in this order."""
         names = list(names)
         for k, name in enumerate(names):
@@ -457,7 +455,7 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
                 raise TypeError(f"names[{k}] must be a string, got {name!r:.40}.")
         return cls()._know(names)
 
-    def _know(self, names: list[str]) -> DictEncoder:
+    def _know(self, names: list[str]) -> Self:
         self.vocabulary_ = {name: k for k, name in enumerate(names)}
         if len(self.vocabulary_) != len(names):
             raise ValueError("the encoder has an attribute twice: give each once.")

@@ -3,6 +3,7 @@
 import contextlib
 import numbers
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, Self
 
@@ -14,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import Array, numeric_matrix, require
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.features.tables import SparseSequences, TokenTable
+
+_CSR = {sp.csr_matrix, sp.csr_array}
 
 
 def check_lengths(lengths: Any, n_tokens: int) -> Array:
@@ -72,7 +75,7 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
 
     None where anything is unusual: the thorough way, one by one, then finds out what.
     """
-    sparse = {*map(type, X)} <= {sp.csr_matrix, sp.csr_array}
+    sparse = {*map(type, X)} <= _CSR
     dense = not sparse and all(isinstance(x, np.ndarray) and x.dtype.kind in "fiub" for x in X)
     if not sparse and not dense:
         return None
@@ -102,6 +105,8 @@ def _stack_csr(matrices: Any, offsets: Array) -> sp.csr_matrix:
     indptr = own + np.repeat(np.cumsum(sizes) - sizes, np.diff(offsets) + 1)
     indices = np.concatenate([m.indices for m in matrices])
     kept = np.delete(indptr, starts[1:])
+    if kept[-1] < 2**31:  # SciPy copies the indices where their type is another
+        kept = kept.astype(indices.dtype)
     shape = (offsets[-1], matrices[0].shape[1])
     return sp.csr_matrix((np.concatenate(data), indices, kept), shape=shape)
 
@@ -193,7 +198,10 @@ def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
 
 
 def _plain(X: Any, lengths: Any = None) -> Any:
-    """A column of a frame as a list; whole frames, and what is one sequence, are refused."""
+    """Columns of frames as lists, frames of single sequences as arrays or lists of tuples.
+
+    A frame of all tokens, and what is one sequence, are refused.
+    """
     if lengths is None and hasattr(X, "columns"):
         how = "hingeline.features.from_frame(frame, group=..., label=...)"
         raise TypeError(f"X is a frame: cut it into sequences with {how}.")
@@ -201,6 +209,10 @@ def _plain(X: Any, lengths: Any = None) -> Any:
         how = "pass a list of sequences, each a list of tokens, such as [X.split()]"
         raise TypeError(f"X is one string: {how}.")
     X = X.to_list() if hasattr(X, "to_list") else X
+    if lengths is None and isinstance(X, (list, tuple)):
+        if {*map(type, X)} <= {*_CSR, list, tuple, np.ndarray}:  # nearly always
+            return X
+        X = [_plain_sequence(x) if hasattr(x, "to_numpy") else x for x in X]
     for i, x in enumerate(X if lengths is None and isinstance(X, (list, tuple)) else ()):
         if isinstance(x, str) and len(x.split()) > 1:
             raise TypeError(f"X[{i}] is one string: cut it into tokens, such as X[{i}].split().")
@@ -210,9 +222,17 @@ def _plain(X: Any, lengths: Any = None) -> Any:
     return X
 
 
+def _plain_sequence(x: Any) -> Any:
+    """A sequence that is a column or a frame of its own, as ``groupby`` gives them."""
+    values = x.to_numpy()
+    if values.dtype.kind in "fiub":
+        return values
+    return values.tolist() if values.ndim == 1 else [*map(tuple, values.tolist())]
+
+
 def find_empty(X: Any, lengths: Any) -> list[int]:
     """Numbers of the sequences without tokens, in a list of sequences."""
-    if lengths is not None or not isinstance(X, (list, tuple)):
+    if lengths is not None or not isinstance(X, (list, tuple)) or {*map(type, X)} <= _CSR:
         return []
     return [i for i, x in enumerate(X) if isinstance(x, (list, tuple, np.ndarray)) and not len(x)]
 
@@ -255,6 +275,7 @@ def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
 
 def more_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
     """Tokens as CSR rows by an encoder that learns what is new, where it can."""
+    X = _plain(X, lengths)
     if not hasattr(encoder, "partial_fit_transform") or _is_ready(encoder, X, lengths):
         return known_tokens(encoder, X, lengths)
     return stack_sequences(encoder.partial_fit_transform(_cut(X, lengths)))
@@ -372,6 +393,13 @@ class Encoder(  # type: ignore[call-arg]
         encoder.min_count = self.min_count
         return encoder, found, counts
 
+    def set_output(self, *, transform: Any = None) -> Self:
+        """Refuse frames: encoders give sequences of sparse tokens, which frames do not hold."""
+        what = f"{type(self).__name__} gives sequences of sparse tokens, not a table of {transform}"
+        how = "leave set_output out; transform(X).matrix is a matrix of all tokens"
+        require(transform in (None, "default"), f"{what}: {how}.")
+        return self
+
     def _check_parameters(self) -> None:
         count, dtype = self.min_count, self.dtype
         whole = isinstance(count, numbers.Integral) and not isinstance(count, bool)
@@ -419,36 +447,26 @@ def merge_encoders(
     return merged, merged._merge(encoders, counts)
 
 
-class Sequences:
-    """Tokens stacked, and how to cut them again."""
-
-    def __init__(self, X: Any) -> None:
-        self.tokens, self.offsets = X, None
-        if isinstance(X, SparseSequences):
-            self.tokens, self.offsets = X.matrix, X.offsets
-        elif not isinstance(X, (list, tuple, np.ndarray)) or not len(X):
-            return
-        elif sp.issparse(X[0]) or np.ndim(X[0]) == 2:
-            self._stack(list(X))
-
-    def _stack(self, parts: list[Any]) -> None:
-        parts = [part if sp.issparse(part) else np.asarray(part) for part in parts]
-        for i, part in enumerate(parts):
-            if part.ndim != 2 or part.shape[1] != parts[0].shape[1]:
-                what = f"X[{i}] has shape {part.shape}, but X[0] has {parts[0].shape}"
-                form = "an array (tokens, features), all with the same features"
-                raise ValueError(f"{what}: a sequence is {form}.")
-        sparse = any(sp.issparse(part) for part in parts)
-        self.tokens = sp.vstack(parts, format="csr") if sparse else np.concatenate(parts)
-        self.offsets = np.cumsum([0, *(part.shape[0] for part in parts)])
-
-    def cut(self, tokens: Any) -> Any:
-        """New tokens in the form of the old sequences."""
-        if self.offsets is None:
-            return tokens
-        if sp.issparse(tokens):
-            return SparseSequences(sp.csr_matrix(tokens), self.offsets)
-        return np.split(np.asarray(tokens), self.offsets[1:-1])
+def _stack_rows(X: Any) -> tuple[Any, Array | None]:
+    """The tokens of sequences, and where these begin; None where X are rows, not sequences."""
+    if isinstance(X, SparseSequences):
+        return X.matrix, X.offsets
+    if not isinstance(X, (list, tuple, np.ndarray)) or not len(X):
+        return X, None
+    if not sp.issparse(X[0]) and np.ndim(X[0]) != 2:
+        return X, None
+    frames = hasattr(X[0], "columns")  # of pandas or polars
+    parts = [part if frames or sp.issparse(part) else np.asarray(part) for part in X]
+    for i, part in enumerate(parts):
+        if len(part.shape) != 2 or part.shape[1] != parts[0].shape[1]:
+            what = f"X[{i}] has shape {part.shape}, but X[0] has {parts[0].shape}"
+            form = "an array (tokens, features), all with the same features"
+            raise ValueError(f"{what}: a sequence is {form}.")
+    offsets = np.cumsum([0, *(part.shape[0] for part in parts)])
+    if frames:
+        return import_module(type(X[0]).__module__.partition(".")[0]).concat(parts), offsets
+    sparse = any(sp.issparse(part) for part in parts)
+    return sp.vstack(parts, format="csr") if sparse else np.concatenate(parts), offsets
 
 
 class PerToken(  # type: ignore[call-arg]
@@ -489,20 +507,33 @@ class PerToken(  # type: ignore[call-arg]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the transformer on all tokens.
 
-        X is a list of arrays or sparse matrices (tokens, features), or SparseSequences; y is None
-        or a list of label sequences.
+        X is a list of arrays, sparse matrices or frames (tokens, features), or SparseSequences;
+        y is None or a list of label sequences.
         """
-        sequences = Sequences(X)
-        if y is not None and sequences.offsets is not None:
+        tokens, offsets = _stack_rows(X)
+        if y is not None and offsets is not None:
             y = [label for labels in y for label in labels]
-        self.transformer_ = clone(self.transformer).fit(sequences.tokens, y)
+        self.transformer_ = clone(self.transformer).fit(tokens, y)
         return self
 
     def transform(self, X: Any) -> Any:
         """Transform all tokens and cut them into sequences again."""
         check_is_fitted(self, "transformer_")
-        sequences = Sequences(X)
-        return sequences.cut(self.transformer_.transform(sequences.tokens))
+        tokens, offsets = _stack_rows(X)
+        new = self.transformer_.transform(tokens)
+        if offsets is None:
+            return new
+        if sp.issparse(new):
+            return SparseSequences(new, offsets)
+        if hasattr(new, "columns"):
+            return [new[lo:hi] for lo, hi in pairwise(offsets.tolist())]
+        return np.split(np.asarray(new), offsets[1:-1])
+
+    def set_output(self, *, transform: Any = None) -> Self:
+        """Give a frame ("pandas", "polars") for each sequence, as scikit-learn's transformers."""
+        for inner in (self.transformer, getattr(self, "transformer_", self.transformer)):
+            inner.set_output(transform=transform)
+        return self
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """The transformer's names."""

@@ -193,6 +193,19 @@ class TokenTable(_Cut):
         columns = zip(*rows, strict=True) if rows else ([] for _ in named)
         return cls.from_columns(dict(zip(named, columns, strict=True)), offsets)
 
+    @classmethod
+    def join(cls, tables: Sequence[TokenTable]) -> TokenTable:
+        """Tables with the same columns, one after the other."""
+        codes, values = [], []
+        for k in range(len(tables[0].names)):
+            number: dict[str, int] = {}
+            own = [[number.setdefault(v, len(number)) for v in t.values[k]] for t in tables]
+            pairs = zip(own, tables, strict=True)
+            codes.append(np.concatenate([np.array(n, np.int32)[t.codes[k]] for n, t in pairs]))
+            values.append(list(number))
+        offsets = np.cumsum([0, *np.concatenate([table.lengths for table in tables])])
+        return cls(tables[0].names, np.array(codes), tuple(values), offsets)
+
     @property
     def n_tokens(self) -> int:
         """Tokens of all sentences."""

@@ -6,15 +6,13 @@ string, or to None where it has nothing to say: a prefix of a word that is too s
 fails. None gives no feature, alone or in a conjunction.
 """
 
-from __future__ import annotations
-
 import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -530,7 +528,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         counts = np.bincount(found.matrix.indices, found.matrix.data, self.n_features_out_)
         return found, counts.astype(np.int64)
 
-    def _merge(self, encoders: Sequence[TokenTemplates], counts: Sequence[Array]) -> list[Array]:
+    def _merge(self, encoders: Sequence[Self], counts: Sequence[Array]) -> list[Array]:
         names = {e.column_names_: k for k, e in reversed([*enumerate(encoders)]) if e.column_names_}
         require(names, "X is empty: no block has a token.")
         (columns, first), *others = sorted(names.items(), key=lambda item: item[1])
@@ -571,7 +569,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
             return {**meta, "hash_collisions": int(self.hash_collisions_)}, {}
         return {**meta, "grown": self._encoding.grown}, self._encoding.to_arrays()
 
-    def restore(self, meta: Any, arrays: Any) -> TokenTemplates:
+    def restore(self, meta: Any, arrays: Any) -> Self:
         """Know what :meth:`to_state` gave; ``ValueError`` if that is inconsistent."""
         self._check_parameters()
         names = get_meta(meta, "columns", list, "a list of names")

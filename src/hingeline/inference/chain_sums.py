@@ -336,7 +336,9 @@ def better_paths(
         side = 1 - side
 
     kappa = (length * (n_labels + 4) + n_labels + top + 16) * EPS
-    base, place, shares = _path_bins(own_costs / width)
+    for t in range(length):
+        own_costs[t] /= width
+    base, place, shares = _path_bins(own_costs)
     own = space[side, y[length - 1], :, base + 1]  # y has no part in the sums: take it out
     own[1] -= 1.0
     own[2] = max(own[2] * (1.0 + 2.0 * kappa) - place, 0.0) if own[1] > 0.0 else 0.0

@@ -161,8 +161,8 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
     if facts.integrality_gap > 0.0:
         part = words.percent_at_most(min(facts.integrality_gap / facts.duality_gap, 1.0))
         sentence += (
-            f" Decoding was not exact: {part} of the gap at most is an integrality gap, bounds "
-            "above the outputs that were found, which more passes do not close."
+            f" Decoding was not exact: at most {part} of the gap is that between the bounds of "
+            "decoding and the outputs found, which more passes do not close."
         )
     return f"≤{SPACE}{most}", sentence
 

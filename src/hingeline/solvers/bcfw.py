@@ -293,11 +293,15 @@ def own_squares(problem: Any, ws: WorkingSet, w: Array, out: Array) -> None:
         if total == 0.0:
             continue
         ys = planes(ws, i)
-        steps = ws.scale[s : s + m] * ws.alpha[s : s + m]
+        steps = np.empty(m)
+        back = np.empty(m)
+        for j in range(m):
+            steps[j] = ws.scale[s + j] * ws.alpha[s + j]
+            back[j] = -steps[j]
         whole = np.empty(m)
         without = np.empty(m)
         planes_score(problem, i, ys, w, whole)
-        planes_add(problem, i, ys, -steps, w)
+        planes_add(problem, i, ys, back, w)
         planes_score(problem, i, ys, w, without)
         planes_add(problem, i, ys, steps, w)
         square = 0.0

@@ -130,12 +130,13 @@ def descend(
             bounds[k, 0] = most if most > 0.0 else np.inf
             bounds[k, 1] = least if least < 0.0 else -np.inf
             share = 2.0 / (q + 2.0)
-            average *= 1.0 - share
-            average += share * own
+            for f in range(own.shape[0]):
+                average[f] = (1.0 - share) * average[f] + share * own[f]
             if not most - least > 0.0:
                 average[:] = own
                 break
-        average -= own
+        for f in range(own.shape[0]):
+            average[f] -= own[f]
 
 
 @kernel
@@ -154,7 +155,9 @@ def look(
             if alpha[k, i] > 0.0:
                 row_add(indptr, indices, values, i, float(sign[k, i]) * alpha[k, i], own)
                 linear += alpha[k, i] * offset[k, i]
-        average = own + lead[k]
+        average = np.empty_like(own)
+        for f in range(own.shape[0]):
+            average[f] = own[f] + lead[k, f]
         slack = 0.0
         for i in range(n):
             if cap[i] > 0.0:
@@ -287,7 +290,8 @@ class ByLabel(CertifiedSolver):
         now = self.primals - self.duals
         if self.compiled.problem.n_features <= NEWTON_FEATURES:
             # Sweeps are worth it where they shrink the gap a hundredfold at the price of Newton's.
-            fresh, old = np.log(gaps[swept] / now[swept]), self.pace[swept]
+            with np.errstate(divide="ignore", invalid="ignore"):  # gaps of zero, or of rounding
+                fresh, old = np.log(gaps[swept] / now[swept]), self.pace[swept]
             self.pace[swept] = np.where(np.isnan(old), fresh, 0.5 * (old + fresh))
             self.crawls[swept] = self.pace[swept] * self.price < math.log(100.0)
         return float(now.sum())

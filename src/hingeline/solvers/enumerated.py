@@ -25,7 +25,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_class, finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import Mass, WorkingSet, step
+from hingeline.core.blocks import Changes, Mass, WorkingSet, list_change, room_for_changes, step
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -373,6 +373,41 @@ def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Ar
 
 
 @kernel
+def list_changes_of_all(
+    problem: Any,
+    form: Formulation,
+    order: Array,
+    moved: Array,
+    change: Array,
+    common: Array,
+    w: Array,
+    spare: Array,
+    out: Changes,
+) -> Changes:
+    """As :func:`hingeline.core.blocks.list_changes`, by example and output."""
+    m = change.shape[1]
+    losses = np.empty(m + PADDING)
+    ys = np.empty((m, 1), dtype=np.int32)
+    steps = np.empty(m)
+    count = 0
+    out.ends[0] = 0
+    for r in range(order.shape[0]):
+        i = order[r]
+        all_losses(problem, i, losses)
+        n = 0
+        for k in range(m):
+            if moved[r, k]:
+                ys[n, 0] = k
+                steps[n] = change[r, k] * plane_scale(form, losses[k])
+                n += 1
+        if n > 0:
+            chosen = (ys[:n], steps[:n])
+            count, out = list_change(problem, i, *chosen, common, w, spare, out, count)
+        out.ends[r + 1] = count
+    return Changes(out.ends, out.places[:count], out.values[:count])
+
+
+@kernel
 def scores_of(problem: Any, form: Formulation, slots: Array, m: int, w: Array, out: Array) -> None:
     """``a·w·Δf`` of the (example, output) pairs numbered ``example·m + output``, in order."""
     losses = np.empty(m + PADDING)
@@ -585,13 +620,32 @@ class EnumeratedSDM(CertifiedSolver):
         self.visits += len(order)
         self.oracle_calls += len(order)
 
-    def advance(self, order: Array) -> float:
-        """Visit some examples twice; what they had to gain. See :meth:`PlaneSolver.advance`."""
-        self.move_in(order, self.form)
-        gain = float(self.gaps[order].sum())
-        least = self.options.skip * float(self.gaps.sum()) / max(len(self.active), 1)
-        self.move_in(order[self.gaps[order] >= least], self.form)
-        return gain
+    # As :class:`.PlaneSolver` has them, for weights that others move as well.
+
+    def visit_new(self, examples: Array, form: Formulation) -> Array:
+        self.visit(examples, form)
+        return examples
+
+    def worth(self, least: float) -> Array:
+        return self.rng.permutation(np.flatnonzero(self.gaps > least))
+
+    def admit(self) -> Array:
+        return np.zeros(0, dtype=np.int64)
+
+    def visit(self, order: Array, form: Formulation) -> None:
+        self.move_in(order, form)
+
+    def make_room(self) -> None:
+        return
+
+    def list_changes(
+        self, order: Array, moved: Array, change: Array, common: Array, spare: Array
+    ) -> Changes:
+        out = room_for_changes(len(order), len(self.w))
+        shape = (len(order), self.alpha.shape[1])
+        moved, change = moved.reshape(shape), change.reshape(shape)
+        known = (self.compiled.problem, self.form, order, moved, change)
+        return list_changes_of_all(*known, common, self.w, spare, out)
 
     def multipliers(self) -> Multipliers:
         mass, offset, drift = self.alpha.ravel(), self.offsets.ravel(), self.drift.ravel()

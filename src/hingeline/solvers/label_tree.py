@@ -16,8 +16,6 @@ it. (D. Garber, O. Meshi, *Linear-memory and decomposition-invariant linearly co
 gradient algorithm for structured polytopes*, 2016, without the splitting.)
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple

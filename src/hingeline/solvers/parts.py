@@ -340,7 +340,8 @@ class SDMInParts(PlaneSolver):
         self.rule = Pair(self.options.precision)
         few = len(self.w) <= self.options.newton_weights
         self.accelerate = Accelerator(self.options.cg_steps, len(self.w) if few else np.inf)
-        self.lost = np.zeros_like(self.w)  # of the averaging sum, that of planes no longer there
+        self.lost = np.zeros(len(self.w))  # of the averaging sum, that of planes no longer there
+        self.any_lost = False
         self.late: list[Array] = []  # examples with positions that wait for a part
         self.n_waiting = 0  # such positions
         self.parts = whole_examples(self.compiled)
@@ -383,6 +384,7 @@ class SDMInParts(PlaneSolver):
         gone[sources[same, 0]] = False
         drift = np.where(np.repeat(gone, self.ws.capacity), self.ws.drift, 0.0)
         if drift.any():
+            self.any_lost = True
             self.add(drift, 1.0, self.lost)
         sums = np.concatenate([[0.0], np.cumsum(self.gaps)])
         gaps = np.maximum(sums[sources[:, 1]] - sums[sources[:, 0]], 0.0)
@@ -431,13 +433,32 @@ class SDMInParts(PlaneSolver):
         self.workers.over(order, find, *known, PART, *asked, SCRATCH, self.violation)
 
     def blocks_of(self, examples: Array) -> Array:
+        known = self.known_blocks_of(examples)
+        if not self._crowded:
+            return known
+        late = np.concatenate([examples, *self.late[:-1]])
+        self.make_room()
+        return self._parts_of(late)
+
+    def known_blocks_of(self, examples: Array) -> Array:
         waiting = self.parts.waiting[examples]
         self.n_waiting += int(waiting.sum())
-        if 2 * self.n_waiting >= len(self.gaps):
-            examples = np.concatenate([examples, *self.late])
-            self.make_room()
-        else:
-            self.late.append(examples[waiting > 0])
+        self.late.append(examples[waiting > 0])
+        return self._parts_of(examples)
+
+    def admit(self) -> Array:
+        if not self._crowded:
+            return super().admit()
+        late = np.concatenate(self.late)
+        self.make_room()
+        return self._parts_of(late)
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether so much waits for a part that new ones are worth making."""
+        return 2 * self.n_waiting >= len(self.gaps)
+
+    def _parts_of(self, examples: Array) -> Array:
         first = self.parts.first
         return spread(first[examples], first[examples + 1] - first[examples])
 
@@ -454,12 +475,15 @@ class SDMInParts(PlaneSolver):
 
     def _add_drift(self, out: Array, back: bool = False) -> None:
         super()._add_drift(out, back)
-        factor = 1.0 / (self.visits * (self.visits + 1.0))
-        out += (factor if back else -factor) * self.lost
+        if self.any_lost:
+            factor = 1.0 / (self.visits * (self.visits + 1.0))
+            out += (factor if back else -factor) * self.lost
 
     def restart_average(self) -> None:
         super().restart_average()
-        self.lost[:] = 0.0
+        if self.any_lost:
+            self.lost[:] = 0.0
+        self.any_lost = False
 
     def memory(self) -> Any:
         return PartSet(self.ws, self.parts.start, self.parts.stop)
@@ -475,3 +499,4 @@ class SDMInParts(PlaneSolver):
             raise KeyError("start, stop and part_gaps of one shape")
         self._place(PartSet(ws, start, stop), gaps)
         self.lost[:] = lost
+        self.any_lost = bool(lost.any())

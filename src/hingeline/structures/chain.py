@@ -21,9 +21,9 @@ from hingeline.core.primitives import (
     Compiled,
     Layout,
     pad_row,
+    put,
     register,
     stack_blocks,
-    touched_rows,
 )
 from hingeline.inference.chain import (
     MANY_LABELS,
@@ -128,13 +128,10 @@ def compile_problem(problem: ChainProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
     masked = len(problem.end_masks) + len(problem.move_mask) + len(problem.token_mask) > 0
     size = layout_of(problem).size
-    others = range(problem.n_features, size // problem.stride)
-    tokens = (problem.indptr, problem.indices, problem.offsets)
     return Compiled(
         problem,
         lengths=np.diff(problem.offsets),
         n_weights=size,
-        touched=touched_rows(*tokens, problem.stride, others),
         scratch_size=int(problem.n_features + problem.n_labels * problem.stride),
         stretch=None if masked or isinstance(problem, ZeroOneChain) else stretch,
         truths=problem.labels,
@@ -496,6 +493,53 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
             w[at + ys[j, 0]] -= steps[j]
             w[at + stride + labels[length - 1]] += steps[j]
             w[at + stride + ys[j, length - 1]] -= steps[j]
+
+
+@helper
+def planes_list(
+    problem: ChainProblem, i: int, ys: Array, steps: Array, index: Array, values: Array
+) -> int:
+    lo = problem.offsets[i]
+    m, length = ys.shape
+    stride = problem.stride
+    moves = problem.n_features * stride
+    labels = problem.labels[lo : lo + length]
+    change = np.zeros(stride)
+    named = np.empty(m + 1, dtype=np.int64)  # the labels that have a change at a position
+    n = 0
+    for t in range(length):
+        a = labels[t]
+        named[0] = a
+        count = 1
+        for j in range(m):
+            b = ys[j, t]
+            if b != a:
+                change[a] += steps[j]
+                change[b] -= steps[j]
+                k = 1
+                while k < count and named[k] != b:
+                    k += 1
+                named[k] = b
+                count = max(count, k + 1)
+            if t > 0 and (b != a or ys[j, t - 1] != labels[t - 1]):
+                n = put(index, values, n, moves + labels[t - 1] * stride + a, steps[j])
+                n = put(index, values, n, moves + ys[j, t - 1] * stride + b, -steps[j])
+        if count > 1:
+            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                row = np.int64(problem.indices[p]) * stride
+                for k in range(count):
+                    b = named[k]
+                    n = put(index, values, n, row + b, problem.values[p] * change[b])
+            for k in range(count):
+                change[named[k]] = 0.0
+    if problem.boundary == 1:
+        at = moves + problem.n_labels * stride
+        for j in range(m):
+            n = put(index, values, n, at + labels[0], steps[j])
+            n = put(index, values, n, at + ys[j, 0], -steps[j])
+            n = put(index, values, n, at + stride + labels[length - 1], steps[j])
+            n = put(index, values, n, at + stride + ys[j, length - 1], -steps[j])
+    return n
 
 
 def moves(problem: ChainProblem, w: Array) -> Array:

@@ -13,14 +13,7 @@ from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, prefetch
 from hingeline._simd import largest, rows_add, rows_add_few, rows_dot
 from hingeline.core import primitives
-from hingeline.core.primitives import (
-    Compiled,
-    Layout,
-    pad_row,
-    register,
-    stack_blocks,
-    touched_rows,
-)
+from hingeline.core.primitives import Compiled, Layout, pad_row, put, register, stack_blocks
 
 FAR = 65536  # Weight vectors longer than this do not stay in a core's own cache.
 
@@ -101,13 +94,6 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         n_outputs=problem.n_labels,
         output_losses=lambda: problem.cost[problem.labels, : problem.n_labels],
         output_squares=squares,
-        touched=touched_rows(
-            problem.indptr,
-            problem.indices,
-            np.arange(len(problem.labels) + 1),
-            problem.stride,
-            range(problem.n_features, problem.n_features),
-        ),
         matrix_order=weights[:, : problem.n_labels].T.ravel(),
         isotropic=problem.costly == 1 and bool(problem.sqnorm.all()),
     )
@@ -167,6 +153,26 @@ def plane_add(problem: MulticlassProblem, i: int, y: Array, step: float, w: Arra
             v = step * problem.values[p]
             row[a] += v
             row[b] -= v
+
+
+@helper
+def planes_list(
+    problem: MulticlassProblem, i: int, ys: Array, steps: Array, index: Array, values: Array
+) -> int:
+    a = problem.labels[i]
+    whole = 0.0
+    for j in range(ys.shape[0]):
+        if ys[j, 0] != a:
+            whole += steps[j]
+    n = 0
+    for p in range(problem.indptr[i], problem.indptr[i + 1]):
+        row = np.int64(problem.indices[p]) * problem.stride
+        v = problem.values[p]
+        n = put(index, values, n, row + a, v * whole)
+        for j in range(ys.shape[0]):
+            if ys[j, 0] != a:
+                n = put(index, values, n, row + ys[j, 0], -v * steps[j])
+    return n
 
 
 @helper

@@ -1,67 +1,255 @@
-"""Baselines on a conditional random field: posterior regularisation and DASO.
+"""The systems that the semi-supervised structured SVM is compared with, with the same constraints.
 
-The labels of the unlabelled sequences are relaxed to a distribution a, and ::
-
-    min_{w, a} ½‖w‖² − C Σ_i log p_w(y_i | x_i)
-               + c_u (E_a[−Σ_j log p_w(y | x_j)] + penalty(E_a[φ]) − T·H(a))
-
-is minimised over w and a in turn; neither step raises the objective.
-
-*Posterior regularisation*: K. Ganchev, J. Graça, J. Gillenwater, B. Taskar, *Posterior
-Regularization for Structured Latent Variable Models*, JMLR 11 (2010). T = 1, where a is the
-projection of the model's posterior on the constraints, ``argmin_q KL(q ‖ p_w) + penalty(E_q[φ])``.
-
-*DASO*: P. S. Dhillon, S. S. Keerthi, K. Bellare, O. Chapelle, S. Sellamanickam, *Deterministic
-Annealing for Semi-supervised Structured Output Learning*, AISTATS 2012. The temperature T falls:
-flat distributions first, single labellings in the end.
-
-With weights w, temperature T and penalties g on expectations the distribution a over labellings
-minimises::
-
-    Σ_j E_a[cost − w·f(x_j, y)] + Σ_c g_c(E_a[φ_c]) − T·H(a)
-
-Its dual has one multiplier between 0 and a cap for each bound, the distribution is the log-linear
-``a(y) ∝ exp((w·f − cost − Σ_c λ_c·φ_c(y))/T)``, and the gradient of the dual is the expected
-violation: forward and backward passes, and L-BFGS with bounds on λ.
-
-Only expectations of functions that decompose over a chain can be computed. From the compiled
-constraints these are taken:
-
-* costs of labels at tokens, of changes at tokens and of pairs of neighbours, as they are: their
-  expectation is linear in the distribution;
-* numbers of tokens of a group of labels in a sequence: the penalty is applied to the expected
-  number;
-* numbers of segments of one label in a sequence (``AtMostOneSegment``, ``Occurs`` with segments):
-  to the expected number of its starts. "Each label at most once" (``NoRepeats``) becomes at most
-  one expected start of each label, a surrogate as in Dhillon et al. (2012);
-* corpus constraints: shares and averages of expected numbers. The share of changes is a ratio; it
-  is bounded in the form ``E[bad changes] ≤ p·E[changes]``.
-
-Beyond its bounds a number of one sequence costs per unit what the first unit costs there. Minimum
-lengths, orders, and segments of groups of several labels do not decompose into expectations of
-labels and starts; they are left out and named in ``left_out``.
+A leaf: nothing else in the package imports it.
 """
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import Bounds, minimize
+from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, positive, require
-from hingeline.baselines.base import Baseline
+from hingeline._checks import Array, effective_n_jobs, positive, require
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import CHANGES, SEGMENTS, SHARE, CompiledConstraints
 from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
 from hingeline.estimators.crf import ChainCRF
-from hingeline.semisupervised.annealing import Rounds
-from hingeline.semisupervised.starting import PartlyLabelled
+from hingeline.semisupervised.annealing import Rounds, WarmSolver
+from hingeline.semisupervised.estimator import FewLabelsEstimator, check_margin_base
+from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 from hingeline.structures.chain import layout_of
+
+__all__ = ["CODL", "DASO", "PosteriorRegularization", "TransductiveSSVM"]
+
+
+class BaselineRound(NamedTuple):
+    """One round of labelling and learning; the first is the supervised solution."""
+
+    objective: float = math.nan  # what the method minimises, nan where it minimises nothing
+    penalty: float = math.nan  # of the (expected) labels learned from; nan in the first round
+    changed: float = math.nan  # share of unlabelled tokens whose label is new; likewise
+    temperature: float = math.nan  # nan where there is none
+    dev_score: float = math.nan  # nan without development data
+    time: float = 0.0  # seconds
+
+
+class Baseline(FewLabelsEstimator):
+    """The fit around a method, which subclasses run."""
+
+    #: Why a method cannot use Python predicates.
+    _no_predicates: ClassVar[str]
+
+    def _learn(self, data: PartlyLabelled, dev: Any) -> None:
+        model = data.model
+        text = "y has labels for all sequences: mark unlabelled ones with None"
+        require(data.first < data.n, f"{text}, or fit {type(model).__name__} itself.")
+        penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
+        text = f"{type(self).__name__} cannot use Python predicates, which {self._no_predicates}"
+        none = not penalties.predicates
+        require(none, f"{text}: leave them out, or use SemiSupervisedSSVM.")
+        rounds = Rounds(BaselineRound, model, dev)
+        with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
+            self._run(data, penalties, rounds, workers)
+        scores = [row.dev_score for row in rounds.steps]
+        chosen = len(scores) - 1 if dev is None else int(np.argmax(scores))
+        model._store(rounds.results[chosen])
+        self._keep(model, chosen)
+        self.transduction_ = data.restore_order(rounds.labels[chosen])
+        self.rounds_ = rounds.steps
+        self.round_weights_ = [result.weights for result in rounds.results]
+
+    def _run(
+        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
+    ) -> None:
+        raise NotImplementedError
+
+    @property
+    def round_models_(self) -> list[Any]:
+        """A fitted estimator for every round, e.g. to score them all."""
+        check_is_fitted(self, "base_")
+        return [self.base_.with_weights(weights) for weights in self.round_weights_]
+
+
+# Baselines on a structured SVM: constraint-driven learning and a transductive SVM.
+#
+# Both label the unlabelled sequences by constrained inference, which maximises the model's score
+# minus the penalties, and learn from these labels, in turn. Inference is by beam and knows the
+# constraints on single sequences; corpus constraints are left out.
+#
+# *CODL*: M.-W. Chang, L. Ratinov, D. Roth, *Guiding Semi-Supervision with Constraint-Driven
+# Learning*, ACL 2007. A model learned from the labels is mixed with the supervised one:
+# ``w ← γ·w_0 + (1 − γ)·learn(labels)`` with γ = 0.9 as published. The learner is the structured SVM
+# instead of the published perceptron or hidden Markov model; the best labelling is learned from
+# (K = 1 of the published top-K); penalties are the weights of the constraints.
+#
+# *Transductive SVM*: C.-N. Yu, *Transductive Learning of Structural SVMs via Prior Knowledge
+# Constraints*, AISTATS 2012. The slack of an unlabelled sequence compares the best labelling of all
+# with the best one that the prior knowledge lets pass::
+#
+#     ½‖w‖² + C Σ_i slack_i(w) + C_u/u Σ_j (max_y [w·f(x_j, y) + l(y, y*_j)] − w·f(x_j, y*_j)),
+#     y*_j = argmax_y w·f(x_j, y) − penalty(y)
+#
+# a difference of convex functions. The convex-concave procedure fixes y* at the current weights,
+# which is a convex problem, solves it, and repeats.
+
+
+@dataclass(eq=False, repr=False)
+class _MarginBaseline(Baseline):
+    """Labels by constrained inference and learning from them, in turn, until they settle."""
+
+    _: KW_ONLY
+    max_rounds: int = 10
+    beam: int = 10
+    _no_predicates = "a beam does not know"
+
+    def _check(self, model: Any, dev: Any) -> None:
+        check_margin_base(model)
+        positive("beam", self.beam, integer=True)
+        positive("max_rounds", self.max_rounds, integer=True)
+
+    def _make_learner(self, data: PartlyLabelled, unlabelled: Any) -> Callable[..., Result]:
+        """What learns from the supervised solution and labels of the unlabelled tokens."""
+        raise NotImplementedError
+
+    def _run(
+        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
+    ) -> None:
+        unlabelled = data.make_problem(data.first, data.n)
+
+        def decode(w: Array) -> Array:
+            width = int(self.beam)
+            return ConstrainedLabels(unlabelled, 0, w, 1.0, penalties, workers, width).find()
+
+        learn = self._make_learner(data, unlabelled)
+        supervised = WarmSolver(data.model, data.make_problem(0, data.first)).solve(data.weights)
+        labels = decode(supervised.weights)
+        rounds.add(supervised, labels)
+        for _ in range(int(self.max_rounds)):
+            result = learn(supervised, labels)
+            paid = penalties.total(labels)
+            labels = decode(result.weights)
+            if rounds.add(result, labels, penalty=paid, objective=result.primal).changed == 0.0:
+                break
+
+
+@dataclass(eq=False, repr=False)
+class CODL(_MarginBaseline):
+    """Constraint-driven learning (Chang, Ratinov, Roth 2007), a baseline.
+
+    Parameters
+    ----------
+    base : ChainSSVM, optional; with linear slack, margin rescaling and a finite C
+    constraints : list, default=(); corpus constraints are left out, Python predicates refused
+    gamma : float, default=0.9; share of the supervised weights; 1 is the supervised model
+    max_rounds : int, default=10
+    beam : int, default=10; hypotheses that inference keeps
+    classes : sequence, optional; all labels, where the labelled sequences may lack some
+
+    Attributes
+    ----------
+    base_, rounds_, round_weights_, selected_, transduction_
+        As for :class:`PosteriorRegularization`.
+    """
+
+    _: KW_ONLY
+    gamma: float = 0.9
+
+    def _check(self, model: Any, dev: Any) -> None:
+        super()._check(model, dev)
+        positive("gamma", self.gamma)
+        require(self.gamma <= 1, f"gamma must be at most 1, got {self.gamma!r}.")
+
+    def _make_learner(self, data: PartlyLabelled, unlabelled: Any) -> Callable[..., Result]:
+        solver, ones = WarmSolver(data.model, unlabelled), np.ones(data.n - data.first)
+        gamma, nan = float(self.gamma), math.nan
+
+        def mix(supervised: Result, labels: Array) -> Result:
+            learned = solver.solve(ones, labels)
+            weights = gamma * supervised.weights + (1.0 - gamma) * learned.weights
+            return replace(  # a mixture has no certificate
+                learned, weights=weights, primal=nan, dual=nan, gap=nan, relative_gap=nan
+            )
+
+        return mix
+
+
+@dataclass(eq=False, repr=False)
+class TransductiveSSVM(_MarginBaseline):
+    """Transductive structured SVM with prior knowledge (Yu 2012), a baseline.
+
+    Labels by constrained inference and the convex problem of all sequences, in turn. To use test
+    sequences in training, pass them with None for their labels.
+
+    Parameters
+    ----------
+    C_u : float, default=1.0; weight of the unlabelled sequences, each of u has ``C_u/u``
+    base, constraints, max_rounds, beam, classes
+        As for :class:`CODL`, and so are the attributes.
+    """
+
+    _: KW_ONLY
+    C_u: float = 1.0
+
+    def _check(self, model: Any, dev: Any) -> None:
+        super()._check(model, dev)
+        positive("C_u", self.C_u)
+
+    def _make_learner(self, data: PartlyLabelled, unlabelled: Any) -> Callable[..., Result]:
+        u = data.n - data.first
+        caps = np.concatenate([data.weights, np.full(u, self.C_u / (u * data.model.C))])
+        solver = WarmSolver(data.model, data.make_problem(0, data.n))
+        return lambda supervised, labels: solver.solve(caps, labels)
+
+
+# Baselines on a conditional random field: posterior regularisation and DASO.
+#
+# The labels of the unlabelled sequences are relaxed to a distribution a, and ::
+#
+#     min_{w, a} ½‖w‖² − C Σ_i log p_w(y_i | x_i)
+#                + c_u (E_a[−Σ_j log p_w(y | x_j)] + penalty(E_a[φ]) − T·H(a))
+#
+# is minimised over w and a in turn; neither step raises the objective.
+#
+# *Posterior regularisation*: K. Ganchev, J. Graça, J. Gillenwater, B. Taskar, *Posterior
+# Regularization for Structured Latent Variable Models*, JMLR 11 (2010). T = 1, where a is the
+# projection of the model's posterior on the constraints, ``argmin_q KL(q‖p_w) + penalty(E_q[φ])``.
+#
+# *DASO*: P. S. Dhillon, S. S. Keerthi, K. Bellare, O. Chapelle, S. Sellamanickam, *Deterministic
+# Annealing for Semi-supervised Structured Output Learning*, AISTATS 2012. The temperature T falls:
+# flat distributions first, single labellings in the end.
+#
+# With weights w, temperature T and penalties g on expectations the distribution a over labellings
+# minimises::
+#
+#     Σ_j E_a[cost − w·f(x_j, y)] + Σ_c g_c(E_a[φ_c]) − T·H(a)
+#
+# Its dual has one multiplier between 0 and a cap for each bound, the distribution is the log-linear
+# ``a(y) ∝ exp((w·f − cost − Σ_c λ_c·φ_c(y))/T)``, and the gradient of the dual is the expected
+# violation: forward and backward passes, and L-BFGS with bounds on λ.
+#
+# Only expectations of functions that decompose over a chain can be computed. From the compiled
+# constraints these are taken:
+#
+# * costs of labels at tokens, of changes at tokens and of pairs of neighbours, as they are: their
+#   expectation is linear in the distribution;
+# * numbers of tokens of a group of labels in a sequence: the penalty is applied to the expected
+#   number;
+# * numbers of segments of one label in a sequence (``AtMostOneSegment``, ``Occurs`` with segments):
+#   to the expected number of its starts. "Each label at most once" (``NoRepeats``) becomes at most
+#   one expected start of each label, a surrogate as in Dhillon et al. (2012);
+# * corpus constraints: shares and averages of expected numbers. The share of changes is a ratio; it
+#   is bounded in the form ``E[bad changes] ≤ p·E[changes]``.
+#
+# Beyond its bounds a number of one sequence costs per unit what the first unit costs there. Minimum
+# lengths, orders, and segments of groups of several labels do not decompose into expectations of
+# labels and starts; they are left out and named in ``left_out``.
 
 TEMPERATURES = (1.0, 0.5, 0.2, 0.1)  # From the posterior of the model to almost a single labelling.
 #: Costs above this are as good as infinite, and smaller numbers keep their digits beside it.

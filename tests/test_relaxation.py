@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from hingeline import constraints as cs
-from hingeline.baselines.posterior import Relaxation, project
+from hingeline.baselines import Relaxation, project
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.primitives import Workers
 from hingeline.solvers.crf import ChainExpectations

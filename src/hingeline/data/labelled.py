@@ -1,0 +1,231 @@
+"""Labelled files to learn from: inputs, labels, and where in the file both are."""
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from hingeline._checks import require
+from hingeline.data.conll import read_conllu
+from hingeline.data.formats import FORMATS, Format, read_any
+from hingeline.data.text import TextSource, open_text
+from hingeline.features.tables import SparseSequences, TokenTable
+
+WORDS = ("conll", "conllu", "csv", "jsonl")  # Formats by what they hold.
+NAMED = (*WORDS, "crfsuite")
+SEQUENCES = (*NAMED, "svmhmm", "letters")
+ROWS = ("svmlight", "idx")
+SETS = ("multilabel", "arff")
+#: Formats whose features are numbers, from 0 or from 1.
+NUMBERED = ("svmhmm", "svmlight", "multilabel")
+#: Indicators of labels are dense: more labels than this are taken for a mistake in the file.
+_MAX_LABELS = 100_000
+
+
+@dataclass
+class Layout:
+    """Where the inputs and the labels are in a file; a model file remembers it."""
+
+    format: str
+    kind: str
+    columns: list[str] = field(default_factory=list)  # of the inputs, for tokens and ARFF
+    label: str = ""  # the column of the labels, for tokens
+    names: list[str] = field(default_factory=list)  # all columns of the file, for tokens
+    zero_based: bool | None = None  # whether features are numbered from 0, None where unknown
+    labels: list[str] = field(default_factory=list)  # names in order, for sets of labels
+
+    def makes_sense(self) -> bool:
+        """Whether it can be what ``hingeline train`` wrote: metadata may hold anything."""
+        lists = [self.columns, self.names, self.labels]
+        texts = [[self.format, self.kind, self.label], *lists]
+        return (
+            all(isinstance(part, list) for part in lists)
+            and all(isinstance(text, str) for part in texts for text in part)
+            and self.format in (*SEQUENCES, *ROWS, *SETS)
+            and self.kind == FORMATS[self.format].kind
+            and (self.kind != "tokens" or bool(self.columns and self.label))
+            and self.label not in self.columns
+            and bool(self.labels) == (self.kind == "multilabel")
+            and len(set(self.labels)) == len(self.labels)
+            and (not self.names or {*self.columns, self.label} <= set(self.names))
+            and (self.zero_based is None or isinstance(self.zero_based, bool))
+        )
+
+
+def merge_layouts(found: Sequence[tuple[str, Layout]]) -> Layout:
+    """The layout of files, given with their names, that are learnt from together."""
+    path, first = found[0]
+    for other, layout in found[1:]:
+        if layout.format != first.format:
+            what = f"{path} is {first.format} and {other} is {layout.format}"
+            raise ValueError(f"{what}: give files of one format, or name it.")
+        a, b = (", ".join([*one.columns, one.label]) for one in (first, layout))
+        what = f"{path} has the columns {a} and {other} has {b}"
+        require(a == b, f"{what}: all files must have the same columns.")
+    based = [layout.zero_based for _, layout in found]
+    labels = max((layout.labels for _, layout in found), key=len)
+    return replace(first, zero_based=any(based) if None not in based else None, labels=labels)
+
+
+def length_of(X: Any) -> int:
+    """Sequences, or rows."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+class File(NamedTuple):
+    """A file whose format is known; a name such as ``s3://…`` is opened by fsspec."""
+
+    path: str
+    source: Any  # what readers take: a pipe cannot be opened twice
+    format: Format
+
+
+def is_remote(path: str) -> bool:
+    """Whether a name is for fsspec, such as ``s3://bucket/file``."""
+    return re.match("[a-z0-9+]+://", path) is not None
+
+
+def _find_remote(path: str) -> tuple[Any, str]:
+    """The file system of a name for fsspec, and the path in it."""
+    try:
+        from fsspec.core import url_to_fs
+
+        return url_to_fs(path)
+    except ImportError as error:  # of fsspec, or of what it needs for this kind of name
+        how = "install it, or name a file of this machine"
+        raise ValueError(f"{path} cannot be read ({error}): {how}.") from None
+
+
+def expand(name: str) -> list[str]:
+    """The files that a name with ``*``, ``?`` or ``[…]`` stands for, in order."""
+    if is_remote(name):
+        if "*" not in name:  # a question mark has its own meaning there
+            return [name]
+        system, path = _find_remote(name)
+        found = [system.unstrip_protocol(one) for one in system.glob(path)]
+    elif not glob.has_magic(name) or os.path.exists(name):
+        return [name]
+    else:
+        found = glob.glob(name, recursive=True)
+    require(found, f"no file is called {name}: check the pattern.")
+    return sorted(found)
+
+
+def open_once(path: str) -> Any:
+    """What readers take for a path: a pipe is opened here, as it cannot be opened twice."""
+    if is_remote(path):
+        system, inside = _find_remote(path)
+        return TextSource(system.open(inside, "rb"), path, owned=True)
+    return path if path != "-" and os.path.isfile(path) else open_text(path)
+
+
+def read_labelled(
+    file: File,
+    columns: Sequence[str] | None = None,
+    use: Sequence[str] | None = None,
+    label: str | None = None,
+    whole: bool = True,
+) -> tuple[Any, Any, Layout, Any]:
+    """X, y, where they are in the file, and the table or document as it was read.
+
+    Parameters
+    ----------
+    file : File
+    columns, use, label : names of all columns, of the inputs and of the labels (or ARFF's list)
+    whole : bool; False: one of several files. Numbered features keep a column 0 then, as another
+        file may have one.
+    """
+    path, _, found = file
+    name = found.name
+    if columns is not None and len(set(columns)) < len(columns):
+        raise ValueError(f"columns {', '.join(columns)} has a name twice: give each its own.")
+    labels = int(label) if label and re.fullmatch("-?[0-9]{1,9}", label) else label
+    data = read_file(file, False, names=columns, zero_based=True, labels=labels)
+    if found.kind == "tokens":
+        return _read_tokens(path, name, data, use, label)
+    layout = Layout(name, found.kind)
+    if name in SETS:
+        if (n := data.Y.shape[1]) > _MAX_LABELS:
+            what = f"{path} has a label {n - 1}, and at most {_MAX_LABELS:,} labels are learnt"
+            raise ValueError(f"{what}: number them from 0.")
+        require(n != 0, f"{path} has no labels to learn from.")
+    y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
+    what = f"{path} has no labels to learn from: put the file of labels beside it"
+    require(y is not None, f"{what}, named as MNIST's (…-images-idx3-ubyte, …-labels-idx1-ubyte).")
+    if name in NUMBERED:
+        layout.zero_based = bool((getattr(data.X, "matrix", data.X).indices == 0).any())
+    if name in SETS:
+        layout.columns = list(data.feature_names or [])
+        layout.labels = data.label_names or [str(k) for k in range(y.shape[1])]
+    return keep_features(data.X, layout, None) if whole else data.X, y, layout, data
+
+
+def _read_tokens(
+    path: str, format: str, data: Any, use: Sequence[str] | None, label: str | None
+) -> tuple[Any, Any, Layout, Any]:
+    """Words in columns: one is the label, the others (or some of them) are the inputs."""
+    table = data.table if format == "conllu" else data
+    try:
+        if label is None:
+            label = "upos" if format == "conllu" else table.names[-1]
+        chosen = [table.names[table.position(column_of(c))] for c in use] if use else None
+        label = table.names[table.position(column_of(label))]
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if chosen is None:
+        chosen = ["form"] if format == "conllu" else [c for c in table.names if c != label]
+    require(chosen, f"{path} has a single column, the labels: add a column with the words.")
+    require(label not in chosen, f"use names the column of the labels, {label!r}: leave it out.")
+    what = f"{path} has no labels to learn from: {label} is _ everywhere"
+    require(not is_blank(table, label, format), f"{what}; name another column as label.")
+    names = [] if format == "conllu" else list(table.names)
+    layout = Layout(format, "tokens", chosen, label, names)
+    return table.select(chosen), table.sentences(label), layout, data
+
+
+def is_blank(table: TokenTable, label: str, format: str) -> bool:
+    """Whether a CoNLL-U file has nothing in the column of the labels."""
+    return format == "conllu" and table.values[table.position(label)] == ["_"]
+
+
+def read_file(file: File, empty: bool, **options: Any) -> Any:
+    """The data of a file, all of a CoNLL-U document; one without any may be ``empty``."""
+    path, source, found = file
+    if found.name == "conllu":
+        data: Any = read_conllu(source)
+        inputs = data.table
+    else:
+        known = {k: v for k, v in options.items() if k in found.options and found.name != "idx"}
+        data = read_any(source, found.name, **known)[1]
+        inputs = data if found.kind in ("tokens", "trees") else data[0]
+    require(empty or length_of(inputs) != 0, f"{path} is empty: there is nothing to read.")
+    return data
+
+
+def column_of(name: str) -> str | int:
+    """A column by name, or by number."""
+    return int(name) if re.fullmatch("-?[0-9]+", name) else name
+
+
+def keep_features(X: Any, layout: Layout, width: int | None, grow: bool = False) -> Any:
+    """Features by their numbers in the training file.
+
+    Those that training has not seen are left out (unless the model is to grow), those that are
+    missing here are zero.
+    """
+    if isinstance(X, SparseSequences):
+        return SparseSequences(keep_features(X.matrix, layout, width, grow), X.offsets)
+    if not sp.issparse(X):
+        return X
+    matrix = sp.csr_matrix(X)
+    if layout.zero_based is False:  # it was read as if numbers began at 0
+        matrix = matrix[:, 1:]
+    if width is not None and not (grow and matrix.shape[1] > width):
+        matrix = matrix[:, :width]
+        matrix.resize(matrix.shape[0], width)
+    return matrix
