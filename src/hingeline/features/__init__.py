@@ -2,12 +2,14 @@
 
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.input import PerToken
+from hingeline.features.segments import SegmentTemplates
 from hingeline.features.tables import SparseSequences, TokenTable, from_frame, to_column
 from hingeline.features.templates import TokenTemplates
 
 __all__ = [
     "DictEncoder",
     "PerToken",
+    "SegmentTemplates",
     "SparseSequences",
     "TokenTable",
     "TokenTemplates",

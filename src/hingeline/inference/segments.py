@@ -19,7 +19,7 @@ segment there. The numbers are ``(label << 2·bits) | (length − 1) << bits | p
 S. Sarawagi and W. Cohen, *Semi-Markov conditional random fields* (2004).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,17 +44,20 @@ class SegmentScores(NamedTuple):
 
 
 @helper
-def read_label(code: int, bits: int) -> int:
+def read_label(code: Any, bits: int) -> Any:
+    """The label of the segment around a token."""
     return code >> (2 * bits)
 
 
 @helper
-def read_length(code: int, bits: int) -> int:
+def read_length(code: Any, bits: int) -> Any:
+    """The tokens of the segment."""
     return ((code >> bits) & ((1 << bits) - 1)) + 1
 
 
 @helper
-def read_place(code: int, bits: int) -> int:
+def read_place(code: Any, bits: int) -> Any:
+    """The tokens of the segment before this one."""
     return code & ((1 << bits) - 1)
 
 

@@ -451,9 +451,7 @@ def _common(problem: SegmentProblem, a: int, b: int) -> int:
 
 
 @helper
-def _token_sqdist_gram(
-    problem: SegmentProblem, i: int, y: Array, z: Array, where: Array
-) -> float:
+def _token_sqdist_gram(problem: SegmentProblem, i: int, y: Array, z: Array, where: Array) -> float:
     """``‖Σ_t x_t ⊗ (r(y_t) − r(z_t))‖²`` from products of tokens; r are the columns of a token."""
     lo = problem.offsets[i]
     gram = problem.token_gram
