@@ -79,8 +79,10 @@ def read_tags(flat: list[Any], offsets: Array, scheme: Any) -> tuple[str, Array,
     schemes.refuse_foreign(tags, name)
     wrong = first_invalid(name, classes, codes, offsets)
     repair = f"hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"
-    checks.require(wrong is None, f"{wrong} Repair the labels with {repair}.")
-    _, _, first, stop = schemes.span_arrays(classes, codes, offsets, None)
+    if wrong is not None and scheme == "auto":
+        checks.warn(f"{wrong} Spans are read as conlleval reads them, as {repair} does.")
+    checks.require(wrong is None or scheme == "auto", f"{wrong} Repair the labels with {repair}.")
+    _, _, first, stop = schemes.span_arrays(classes.tolist(), codes, offsets, None)
     kinds = [tags[code][1] for code in codes[first].tolist()]
     checks.require(OUTSIDE not in kinds, f"y has spans of type {OUTSIDE!r}: rename it.")
     return name, first, stop, kinds
@@ -109,7 +111,8 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         Features of whole segments, such as ``SegmentTemplates(lexicon={"city": cities})``; their
         lengths always count. A clone of it is fitted with the model.
     scheme : "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default="auto"
-        Tag scheme of y, where y are tags.
+        Tag scheme of y, where y are tags. ``"auto"`` finds it, and reads tags that it forbids as
+        conlleval does, with a warning; a scheme that is named refuses them.
     rescale : {"margin"}; slack rescaling has no exact oracle for segments
     violators : "argmax", int or "all", optional; for ``slack="sum"``, as for ChainSSVM
     fit_intercept : bool, default=True
@@ -266,10 +269,10 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         if len(over):
             p = int(over[0])
             i = int(np.searchsorted(offsets, first[p], side="right")) - 1
-            label, a, b = (
-                self.classes_.tolist()[kind[p]],
+            a, b, label = (
                 first[p] - offsets[i],
                 stop[p] - offsets[i],
+                self.classes_.tolist()[kind[p]],
             )
             what = f"y[{i}] has a segment {label!r} of {b - a} tokens, ({a}, {b}), longer than"
             how = f"max_length={seen[kind[p]]} fits all of this label"

@@ -34,8 +34,8 @@ def read_words(X: Any, column: str | int) -> list[list[str]]:
             elif isinstance(token, Mapping):
                 word = token.get(column)
             else:
-                columns = dict(enumerate(token)) if isinstance(token, (list, tuple)) else {}
-                word = columns.get(column)  # type: ignore[call-overload]
+                columns: Any = dict(enumerate(token)) if isinstance(token, (list, tuple)) else {}
+                word = columns.get(column)
             if not isinstance(word, str):
                 what = f"X[{i}][{t}] has no text in column {column!r}, which features of segments"
                 raise ValueError(f"{what} read: name it by SegmentTemplates(column=...).")

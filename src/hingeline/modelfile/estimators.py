@@ -12,8 +12,9 @@ has no certificate.
 
 Parameters, labels and numbers are JSON that keeps their types. What JSON has is itself;
 everything else is an object with one key that names its type: ``{"float": "inf"}``,
-``{"tuple": [...]}``, ``{"set": [...]}``, ``{"dict": [[key, value], ...]}``, ``{"array": name}`` (an array of the
-file), ``{"type": "float32"}`` (a type of numbers) and ``{"encoder": {...}}`` (a feature encoder).
+``{"tuple": [...]}``, ``{"set": [...]}``, ``{"dict": [[key, value], ...]}``,
+``{"array": name}`` (an array of the file), ``{"type": "float32"}`` (a type of numbers) and
+``{"encoder": {...}}`` (a feature encoder).
 """
 
 import importlib
