@@ -122,9 +122,8 @@ def time_decoding(model: Any, length: int, n: int, kernel: Any) -> float:
     """
     rng = np.random.default_rng(0)
     X = [rng.normal(size=(length, 2)).astype(np.float32) for _ in range(n)]
-    problem = (
-        model._prepare(X, None, None) if isinstance(model, ChainSSVM) else model._prepare(X, None)
-    )
+    more = (None,) if isinstance(model, ChainSSVM) else ()
+    problem = model._prepare(X, None, *more)
     found = [np.empty(n * length, np.int32)]
     found += [np.empty(n)] if more else []
     order, seconds = np.arange(n), []
