@@ -103,8 +103,8 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     C : float, "scale" or "auto", default="scale"; as for :class:`hingeline.ChainSSVM`
     max_length : int or dict of label to int, optional
         The most tokens a segment may have; default, for each label: what the training data have.
-    loss : "spans" or "hamming", default="spans"
-        Spans missed plus spans invented; or tokens whose IOB2 tag is wrong.
+    loss : "hamming" or "spans", default="hamming"
+        Tokens whose IOB2 tag is wrong; or spans missed plus spans invented.
     class_weight : dict or "balanced", optional
         Multiplies what tokens whose true label it is, or true and predicted spans of it, count.
     segment_features : SegmentTemplates, optional
@@ -147,7 +147,7 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     C: float | str = "scale"
     _: KW_ONLY
     max_length: Any = None
-    loss: str = "spans"
+    loss: str = "hamming"
     class_weight: Any = None
     segment_features: Any = None
     scheme: str = "auto"
