@@ -129,6 +129,8 @@ class ChainModel:
         """Tokens of new sequences as rows, and where sequences begin."""
         check_is_fitted(self, "weights_")
         encoder = getattr(self, "encoder_", None)
+        if getattr(self, "features", None) is None:
+            reading.refuse_words(encoder, X, lengths)
         matrix, offsets = reading.known_tokens(encoder, X, lengths)
         if encoder is not None and matrix.shape[1] > self.n_features_in_:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more

@@ -50,7 +50,8 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         what = f"X is one {one}: pass lengths= to say where its sequences end, or a list of"
         raise ValueError(f"{what} {'matrices' if sp.issparse(X) else 'arrays'}, one per sequence.")
     if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__len__"):
-        raise TypeError(f"X must be a list of arrays, one per sequence, got {type(X).__name__}.")
+        how = ": pass list(X)" if hasattr(X, "__next__") else ""
+        raise TypeError(f"X must be a list of sequences, got {type(X).__name__}{how}.")
     require(len(X) != 0, "X is empty: there are no sequences.")
     at_once = _stack_at_once(X)
     if at_once is not None:
@@ -206,7 +207,9 @@ def _plain(X: Any, lengths: Any = None) -> Any:
     if isinstance(X, str):
         how = "pass a list of sequences, each a list of tokens, such as [X.split()]"
         raise TypeError(f"X is one string: {how}.")
-    X = X.to_list() if hasattr(X, "to_list") else X
+    how = "X is a list of sequences, [X] if it is a single one"
+    if hasattr(X, "to_list"):
+        X, how = X.to_list(), "cut the column, such as frame.groupby(sentence)[column].agg(list)"
     if lengths is None and isinstance(X, (list, tuple)):
         if {*map(type, X)} <= {*_CSR, list, tuple, np.ndarray}:  # nearly always
             return X
@@ -216,7 +219,7 @@ def _plain(X: Any, lengths: Any = None) -> Any:
             raise TypeError(f"X[{i}] is one string: cut it into tokens, such as X[{i}].split().")
         if isinstance(x, (str, bytes, dict, numbers.Real)):
             what = f"X[{i}] is {x!r:.40}, one token or number, not a sequence of tokens"
-            raise TypeError(f"{what}: X is a list of sequences, [X] if it is a single one.")
+            raise TypeError(f"{what}: {how}.")
     return X
 
 
@@ -269,6 +272,16 @@ def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
     if isinstance(X, (SparseSequences, np.ndarray)) or sp.issparse(X):
         return True
     return bool(len(X)) and (sp.issparse(X[0]) or isinstance(X[0], np.ndarray))
+
+
+def refuse_words(encoder: Any, X: Any, lengths: Any) -> None:
+    """Refuse words where features were learned from dicts or lists: none would be known."""
+    if lengths is None and type(encoder).__name__ == "DictEncoder" and isinstance(X, (list, tuple)):
+        sentence = X[0] if len(X) else ()
+        if isinstance(sentence, (list, tuple)) and sentence and isinstance(sentence[0], str):
+            what = f"X[0][0] is {sentence[0]!r:.40}, a word"
+            how = "the model was fitted on features of tokens; make them for new tokens, too"
+            raise TypeError(f"{what}, but {how}.")
 
 
 def more_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
