@@ -76,10 +76,16 @@ def test_every_estimator_can_be_looked_at(kind: Any, tmp_path: Any) -> None:
         y = rng.integers(0, 2, size=(24, 2))
     model = kind().fit(X, y)
     model.save(tmp_path / "m.hinge")
+
+    def is_property(name: str) -> bool:
+        return isinstance(getattr(kind, name, None), property)
+
     for shown in (kind(), model, load(tmp_path / "m.hinge")):
         names = [name for name in dir(shown) if not name.startswith("_")]
         missing = [name for name in names if not hasattr(shown, name)]
         assert shown is not model or not missing
+        untold = [n for n in names if n[-1] == "_" and n not in kind.__doc__ and not is_property(n)]
+        assert untold == [], "the reference lists attributes from the docstring"
         assert kind.__name__ in shown._repr_html_()
 
 

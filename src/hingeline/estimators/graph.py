@@ -373,6 +373,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         ``[label of the first node, label of the second]``; with edge features
         (features, labels, labels), with edge types one of these for each type.
     factor_coef_ : dict of ndarray; tables of ``Graph.factors`` by name, (labels, labels, …)
+    factor_orders_ : dict of int; how many nodes a factor of this name has
+    n_edge_features_, n_edge_types_, n_node_types_ : int; as the graphs of the fit had them
 
     Examples
     --------
