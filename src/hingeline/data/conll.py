@@ -272,6 +272,27 @@ class ConlluDocument:
         require(name in COLUMNS, f"there is no column {name!r}: there are {', '.join(COLUMNS)}.")
         return replace(self, table=self.table.with_column(name, values))
 
+    def trees(self) -> list[list[tuple[int, str]]]:
+        """(head, relation) of every word, sentence by sentence: what ``DependencySSVM`` learns."""
+        try:
+            k = self.table.position("head")
+            numbers = np.array([*map(int, self.table.values[k])])[self.table.codes[k]].tolist()
+        except ValueError:
+            for i, heads in enumerate(self.table.sentences("head")):
+                for t, head in enumerate(heads):
+                    if not head.isdecimal():
+                        what = f"word {t + 1} of sentence {i} has the head {shown(head)}"
+                        raise ValueError(f"{what}: it must be the number of a word, or 0.") from None
+            raise
+        words = list(zip(numbers, self.table.column("deprel").tolist(), strict=True))
+        return [words[lo:hi] for lo, hi in pairwise(self.table.offsets.tolist())]
+
+    def with_trees(self, trees: Any) -> Self:
+        """The same file with other heads and relations, as ``DependencySSVM.predict`` gives them."""
+        heads = [[str(head) for head, _ in tree] for tree in trees]
+        found = self.with_column("head", heads)
+        return found.with_column("deprel", [[str(label) for _, label in tree] for tree in trees])
+
 
 def read_conllu(source: File) -> ConlluDocument:
     r"""Read a CoNLL-U file, UTF-8, gzipped or not.

@@ -8,7 +8,7 @@ from the root, as Universal Dependencies ask. Both algorithms are exact.
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import helper
+from hingeline._jit import helper, kernel
 
 
 @helper
@@ -183,3 +183,19 @@ def find_tree(scores: Array, heads: Array) -> float:
     for m in range(1, n):
         heads[m - 1] = chosen[m] % n
     return tree_score(scores, heads)
+
+
+@kernel
+def find_crossing(heads: Array, offsets: Array) -> int:
+    """The first sentence whose tree has crossing arcs; −1 if none has.
+
+    In a tree arcs cross where a word has a head on the other side of an arc above it.
+    """
+    for i in range(offsets.shape[0] - 1):
+        lo = offsets[i] - 1
+        for m in range(1, offsets[i + 1] - lo):
+            first, last = min(heads[lo + m], m), max(heads[lo + m], m)
+            for k in range(first + 1, last):
+                if heads[lo + k] < first or heads[lo + k] > last:
+                    return i
+    return -1
