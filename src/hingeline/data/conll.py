@@ -282,7 +282,9 @@ class ConlluDocument:
                 for t, head in enumerate(heads):
                     if not head.isdecimal():
                         what = f"word {t + 1} of sentence {i} has the head {shown(head)}"
-                        raise ValueError(f"{what}: it must be the number of a word, or 0.") from None
+                        raise ValueError(
+                            f"{what}: it must be the number of a word, or 0."
+                        ) from None
             raise
         words = list(zip(numbers, self.table.column("deprel").tolist(), strict=True))
         return [words[lo:hi] for lo, hi in pairwise(self.table.offsets.tolist())]

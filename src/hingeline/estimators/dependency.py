@@ -219,7 +219,9 @@ def read_trees(y: Any, offsets: Array) -> tuple[Array, list[Any]]:
     if above.any():
         i = int(owner[np.flatnonzero(above)[0] - 1])
         word = int(np.flatnonzero(above)[0] - offsets[i])
-        what = f"y[{i}] is not a tree: going up from word {word} comes back without meeting the root"
+        what = (
+            f"y[{i}] is not a tree: going up from word {word} comes back without meeting the root"
+        )
         raise ValueError(f"{what}; correct the heads.")
     wrong = np.flatnonzero((roots != 1) & (np.diff(offsets) > 0))
     if wrong.size:

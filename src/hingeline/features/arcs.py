@@ -132,7 +132,10 @@ class ArcFeatures(BaseEstimator):
             names = ("form",) if isinstance(first, str) else tuple(self.columns)
             if isinstance(first, Mapping):
                 names = tuple(first)
-                X = [[_values(word, names, i, t) for t, word in enumerate(s)] for i, s in enumerate(X)]
+                X = [
+                    [_values(word, names, i, t) for t, word in enumerate(s)]
+                    for i, s in enumerate(X)
+                ]
             try:
                 table = TokenTable.from_sentences(X, names)
             except ValueError as error:
@@ -157,7 +160,9 @@ class ArcFeatures(BaseEstimator):
             self.tags_ = sorted({*table.column(self.between)})
             if len(self.tags_) >= MOST_TAGS:
                 what = f"column {self.between!r} has {len(self.tags_)} values"
-                raise ValueError(f"{what}: between= takes at most {MOST_TAGS - 1}, use a coarser one.")
+                raise ValueError(
+                    f"{what}: between= takes at most {MOST_TAGS - 1}, use a coarser one."
+                )
         return self
 
     def transform(self, X: Any) -> ArcCodes:
