@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 
 import numpy as np
@@ -22,6 +23,11 @@ def solve(scores, heads, projective):
     if projective:
         return module.find_projective_tree(scores, heads)
     return module.find_tree(scores, heads)
+
+
+@kernel
+def list_best(table, projective, ys, values):
+    return module.find_best_trees(table, projective, ys, values)
 
 
 @cache
@@ -81,3 +87,29 @@ def test_crossing_is_found_where_it_is():
         for heads in trees_of(length, False):
             crossing = module.find_crossing(heads, np.array([0, length]))
             assert (crossing == -1) == (tuple(heads.tolist()) in projective)
+
+
+@pytest.mark.parametrize("projective", [False, True])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_best_trees_in_order(projective, data):
+    """All labelled trees, the barred ones left out, by sorting."""
+    length, n_labels = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
+    shape = (length + 1, length + 1, n_labels)
+    numbers = data.draw(st.sampled_from([st.integers(-2, 2), st.floats(-9, 9)]))
+    table = data.draw(arrays(np.float64, shape, elements=numbers))
+    table[data.draw(arrays(bool, shape, fill=st.just(False)))] = -np.inf
+    known = {}
+    for heads in trees_of(length, projective).tolist():
+        for labels in itertools.product(range(n_labels), repeat=length):
+            value = sum(table[m + 1, heads[m], labels[m]] for m in range(length))
+            if value > -np.inf:
+                known[tuple(h * n_labels + k for h, k in zip(heads, labels, strict=True))] = value
+    n = data.draw(st.integers(1, 40))
+    ys, values = np.zeros((n, length), dtype=np.int32), np.zeros(n)
+    count = list_best(table, projective, ys, values)
+    assert count == min(n, len(known))
+    np.testing.assert_allclose(values[:count], sorted(known.values())[::-1][:count], atol=1e-9)
+    found = [*map(tuple, ys[:count].tolist())]
+    assert len({*found}) == count
+    np.testing.assert_allclose([known[y] for y in found], values[:count], atol=1e-9)

@@ -16,7 +16,7 @@ from hingeline.core.primitives import Layout, decode, pad_row
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features import input as reading
 from hingeline.features.arcs import ArcFeatures
-from hingeline.inference.dependencies import find_crossing
+from hingeline.inference.dependencies import find_best_trees, find_crossing
 from hingeline.structures import dependency
 from hingeline.structures.dependency import DependencyProblem
 
@@ -31,6 +31,22 @@ def parse_all(problem: DependencyProblem, order: Array, w: Array, out: Array) ->
         lo, hi = problem.offsets[i], problem.offsets[i + 1]
         if hi > lo:
             decode(problem, i, w, 0.0, out[lo:hi])
+
+
+@kernel
+def parse_best(
+    problem: DependencyProblem, order: Array, w: Array, ys: Array, values: Array, counts: Array
+) -> None:
+    """The best trees of some sentences, ``values.shape[1]`` at most; ``ys`` holds them in a row."""
+    n = values.shape[1]
+    for i in order:
+        lo, hi = problem.offsets[i], problem.offsets[i + 1]
+        counts[i] = 0
+        if hi > lo:
+            table = np.empty((hi - lo + 1, hi - lo + 1, problem.n_labels))
+            dependency.score_labels(problem, i, w, table)
+            rows = ys[n * lo : n * hi].reshape((n, hi - lo))
+            counts[i] = find_best_trees(table, problem.projective == 1, rows, values[i])
 
 
 @share_docs
@@ -158,14 +174,44 @@ class DependencySSVM(BaseSSVM, BaseModel):
 
     def predict(self, X: Any) -> list[list[tuple[int, Any]]]:
         """The best tree of every sentence: (head, label) for every word, 0 being the root."""
+        problem = self._prepare(X)
+        found = np.empty(problem.offsets[-1], dtype=np.int32)
+        self._over(parse_all, problem, found)
+        words = self._words(found)
+        return [words[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]
+
+    def _prepare(self, X: Any) -> DependencyProblem:
+        """New sentences as the kernels of prediction want them."""
         check_is_fitted(self, "weights_")
         table = self.encoder_.read(X, empty=True)
-        problem = self._pose(table, np.zeros(table.n_tokens, dtype=np.int32))
-        found = np.empty(table.n_tokens, dtype=np.int32)
-        self._over(parse_all, problem, found)
+        return self._pose(table, np.zeros(table.n_tokens, dtype=np.int32))
+
+    def _words(self, found: Array) -> list[tuple[int, Any]]:
         heads, labels = np.divmod(found, len(self.classes_))
-        words = list(zip(heads.tolist(), self.classes_[labels].tolist(), strict=True))
-        return [words[lo:hi] for lo, hi in pairwise(table.offsets.tolist())]
+        return list(zip(heads.tolist(), self.classes_[labels].tolist(), strict=True))
+
+    def predict_nbest(self, X: Any, n: int) -> list[list[tuple[list[tuple[int, Any]], float]]]:
+        """The n best trees of every sentence with their scores, best first, exactly.
+
+        A sentence that has fewer gives all, one without words none. A tree costs as much as
+        parsing the sentence once for each word, and memory grows with T² times the labels.
+        """
+        checks.positive("n", n, integer=True)
+        problem = self._prepare(X)
+        ys = np.empty(int(n) * problem.offsets[-1], dtype=np.int32)
+        values = np.empty((len(problem.offsets) - 1, int(n)))
+        counts = np.empty(len(values), dtype=np.int64)
+        self._over(parse_best, problem, ys, values, counts)
+        found = []
+        for i, (lo, hi) in enumerate(pairwise((int(n) * problem.offsets).tolist())):
+            rows = ys[lo:hi].reshape(int(n), -1)[: counts[i]]
+            found.append(list(zip(map(self._words, rows), values[i].tolist(), strict=False)))
+        return found
+
+    def predict_margin(self, X: Any) -> Array:
+        """Score of the best tree minus that of the second best, for each sentence; inf if alone."""
+        best = self.predict_nbest(X, 2)
+        return np.array([b[0][1] - b[1][1] if len(b) > 1 else np.inf for b in best])
 
     def score(self, X: Any, y: Any) -> float:
         """Share of words with the right head and label."""

@@ -199,3 +199,101 @@ def find_crossing(heads: Array, offsets: Array) -> int:
                 if heads[lo + k] < first or heads[lo + k] > last:
                     return i
     return -1
+
+
+@helper
+def _choose_labels(table: Array, m: int, scores: Array, labels: Array, barred: Array) -> None:
+    """The best label of every arc to m, but for those that stand in ``barred`` with their head."""
+    n_labels = table.shape[2]
+    for h in range(table.shape[1]):
+        best = -np.inf
+        for k in range(n_labels):
+            known = table[m, h, k] <= best
+            for p in range(barred.shape[0]):
+                known = known or barred[p] == h * n_labels + k
+            if not known:
+                labels[m, h], best = k, table[m, h, k]
+        scores[m, h] = best
+
+
+@helper
+def _fill_up(scores: Array) -> float:
+    """A finite score instead of −inf for arcs that cannot be: below what any tree can reach."""
+    n = scores.shape[0]
+    low, high = np.inf, -np.inf
+    for m in range(1, n):
+        for h in range(n):
+            if h != m and scores[m, h] > -np.inf:
+                low, high = min(low, scores[m, h]), max(high, scores[m, h])
+    floor = low - n * (high - low) - 1.0
+    for m in range(1, n):
+        for h in range(n):
+            if h == m or scores[m, h] == -np.inf:
+                scores[m, h] = floor
+    return floor
+
+
+@helper
+def find_best_trees(table: Array, projective: bool, ys: Array, values: Array) -> int:
+    """The best labelled trees in order, exactly; how many there are, as far as there is room.
+
+    ``table[m, h, l]`` is the score of an arc with its label, −inf where it cannot be; ``ys`` are
+    rows of ``head·labels + label``. E. Lawler 1972: what is left when a tree is taken away falls
+    apart into sets of trees that share their first words with it, and differ in the next one.
+    """
+    n, n_labels = table.shape[0], table.shape[2]
+    length, most = n - 1, 1 + ys.shape[0] * (n - 1)
+    plain, plain_labels = np.empty((n, n)), np.empty((n, n), dtype=np.int64)
+    scores, labels = np.empty((n, n)), np.empty((n, n), dtype=np.int64)
+    heads, barred = np.empty(length, dtype=np.int64), np.empty(ys.shape[0] + 1, dtype=np.int64)
+    found, value = np.empty((most, length), dtype=np.int64), np.empty(most)
+    parent, branch = np.full(most, -1, dtype=np.int64), np.full(most, -1, dtype=np.int64)
+    for m in range(1, n):
+        _choose_labels(table, m, plain, plain_labels, barred[:0])
+    count = written = 0
+    last = -1  # the tree taken away, −1 in the beginning
+    while written < ys.shape[0]:
+        first = 0 if last < 0 else max(branch[last], 0)
+        for t in range(first, length if last >= 0 else 1):
+            for m in range(1, n):
+                for h in range(n):
+                    scores[m, h], labels[m, h] = plain[m, h], plain_labels[m, h]
+            if last >= 0:
+                for s in range(t):
+                    for h in range(n):
+                        scores[s + 1, h] = -np.inf
+                    h, k = divmod(found[last, s], n_labels)
+                    scores[s + 1, h], labels[s + 1, h] = table[s + 1, h, k], k
+                p, n_barred = last, 0
+                while True:
+                    barred[n_barred] = found[p, t]
+                    n_barred += 1
+                    if branch[p] != t:
+                        break
+                    p = parent[p]
+                _choose_labels(table, t + 1, scores, labels, barred[:n_barred])
+            floor = _fill_up(scores)
+            if projective:
+                total = find_projective_tree(scores, heads)
+            else:
+                total = find_tree(scores, heads)
+            possible = True
+            for m in range(1, n):
+                possible = possible and scores[m, heads[m - 1]] > floor
+                found[count, m - 1] = heads[m - 1] * n_labels + labels[m, heads[m - 1]]
+            if possible:
+                value[count], parent[count] = total, last
+                branch[count] = t if last >= 0 else -1
+                count += 1
+        last = -1
+        for c in range(count):
+            if value[c] > -np.inf and (last < 0 or value[c] > value[last]):
+                last = c
+        if last < 0:
+            break
+        for t in range(length):
+            ys[written, t] = found[last, t]
+        values[written] = value[last]
+        value[last] = -np.inf
+        written += 1
+    return written
