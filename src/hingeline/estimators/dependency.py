@@ -2,7 +2,7 @@
 
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -16,12 +16,15 @@ from hingeline.core.primitives import Layout, decode, pad_row
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features import input as reading
 from hingeline.features.arcs import ArcFeatures
+from hingeline.features.tables import TokenTable
 from hingeline.inference.dependencies import find_best_trees, find_crossing
 from hingeline.structures import dependency
 from hingeline.structures.dependency import DependencyProblem
 
 #: ``C="scale"`` is this over the number of weights of a labelled arc; chosen on UD English EWT dev.
 SCALE = 1.0
+#: The distances of :func:`hingeline.structures.dependency.distance_column`.
+DISTANCES = ("1", "2", "3", "4", "5–6", "7–10", "> 10")
 
 
 @kernel
@@ -47,6 +50,20 @@ def parse_best(
             dependency.score_labels(problem, i, w, table)
             rows = ys[n * lo : n * hi].reshape((n, hi - lo))
             counts[i] = find_best_trees(table, problem.projective == 1, rows, values[i])
+
+
+@kernel
+def find_places(problem: DependencyProblem, i: int, m: int, h: int, places: Array) -> int:
+    """Where the weights of an arc lie; see :func:`hingeline.structures.dependency.list_arc`."""
+    return dependency.list_arc(problem, i, m, h, places)
+
+
+class ArcWeight(NamedTuple):
+    """A feature of a labelled arc."""
+
+    name: str
+    kind: str  # "arc" at any distance, "distance" at one like this, or "label"
+    weight: float
 
 
 @share_docs
@@ -212,6 +229,39 @@ class DependencySSVM(BaseSSVM, BaseModel):
         """Score of the best tree minus that of the second best, for each sentence; inf if alone."""
         best = self.predict_nbest(X, 2)
         return np.array([b[0][1] - b[1][1] if len(b) > 1 else np.inf for b in best])
+
+    def arc_weights(self, sentence: Any, word: int, head: int, label: Any) -> list[ArcWeight]:
+        """The features of one labelled arc and their weights, whose sum is the arc's score.
+
+        Parameters
+        ----------
+        sentence : one sentence, as :meth:`predict` takes them; or a table of one
+        word, head : int; from 1 on, 0 is the root
+        label : one of ``classes_``
+        """
+        check_is_fitted(self, "weights_")
+        table = self.encoder_.read(sentence if isinstance(sentence, TokenTable) else [sentence])
+        fine = 1 <= word <= table.n_tokens >= head >= 0 and word != head
+        what = f"there is no arc from {head} to {word} in a sentence of {table.n_tokens} words"
+        require(fine, f"{what}: words count from 1, and 0 is the root.")
+        known = self.classes_.tolist()
+        require(label in known, f"there is no label {label!r}: see classes_.")
+        problem = self._prepare(table)
+        places = np.empty(dependency.most_places(problem), dtype=np.int64)
+        n = int(find_places(problem, 0, word, head, places))
+        arcs, labels = self.encoder_.describe(table, word, head)
+        distance = DISTANCES[dependency.distance_column(abs(head - word)) - 1]
+        side = "left" if head < word else "right"  # of the head
+        found = []
+        for k, name in enumerate(arcs):
+            whole = f"{name} ({side})"
+            found.append(ArcWeight(whole, "arc", float(self.weights_[places[2 * k]])))
+            weight = float(self.weights_[places[2 * k + 1]])
+            found.append(ArcWeight(f"{whole} distance {distance}", "distance", weight))
+        for k, name in enumerate(labels):
+            weight = float(self.weights_[places[n + k] + known.index(label)])
+            found.append(ArcWeight(f"{name} ({side}) {label}", "label", weight))
+        return found
 
     def score(self, X: Any, y: Any) -> float:
         """Share of words with the right head and label."""

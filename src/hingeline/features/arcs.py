@@ -193,6 +193,41 @@ class ArcFeatures(BaseEstimator):
         n_arc = len(self.arcs_) + 1
         return ArcCodes(*both, tags, tag_codes, table.offsets, n_arc, len(pairs))
 
+    def describe(self, table: TokenTable, m: int, h: int) -> tuple[list[str], list[str]]:
+        """Names of the features of an arc of a table's first sentence, and of those of its label.
+
+        They are in the order of :func:`hingeline.structures.dependency.list_arc`.
+        """
+        words = [dict(zip(table.names, word, strict=True)) for word in table[0]]
+
+        def value(k: int, slot: Slot) -> str:
+            at = k + slot.shift - 1
+            if k == 0:
+                return "(none)" if slot.shift else "(root)"
+            if not 0 <= at < len(words):
+                return "(none)"
+            word = words[at]
+            return str(
+                word[slot.column] if slot.column in word else DERIVED[slot.column](word["form"])
+            )
+
+        def name(template: str) -> str:
+            slots = zip(template.split(), parse_template(template), strict=True)
+            return " ".join(f"{text}={value(h if s.side == 'h' else m, s)}" for text, s in slots)
+
+        arcs = [name(template) for template in self.arcs_]
+        if self.tags_:
+            column = str(self.between)
+            pair = name(f"h.{column} m.{column}")
+            between = [words[k - 1][column] for k in range(min(h, m) + 1, max(h, m))]
+            known = dict.fromkeys(tag if tag in self.tags_ else "(unknown)" for tag in between)
+            arcs += [f"{pair} between={tag}" for tag in known]
+        groups: dict[str, list[str]] = {"hm": [], "h": [], "m": []}
+        for template in self.labels_:
+            sides = {slot.side for slot in parse_template(template)}
+            groups["".join(sorted(sides))].append(name(template))
+        return arcs, [*groups["hm"], *groups["h"], *groups["m"]]
+
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What a model file keeps."""
         check_is_fitted(self, "arcs_")

@@ -70,7 +70,7 @@ def compile_problem(problem: DependencyProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
     lengths = np.diff(problem.offsets)
     size = layout(32 - problem.arc_shift, 32 - problem.label_shift, problem.n_labels).size
-    shift = _table_shift(2 * int(lengths.max(initial=1)) * _most_places(problem))
+    shift = _table_shift(2 * int(lengths.max(initial=1)) * most_places(problem))
     return Compiled(problem, lengths=lengths, n_weights=size, scratch_size=2 << (32 - shift))
 
 
@@ -107,7 +107,8 @@ def count_label_rows(problem: DependencyProblem) -> int:
 
 
 @helper
-def _most_places(problem: DependencyProblem) -> int:
+def most_places(problem: DependencyProblem) -> int:
+    """What :func:`list_arc` writes at most."""
     return 2 * (problem.n_arc + MOST_TAGS) + count_label_rows(problem)
 
 
@@ -237,7 +238,7 @@ def score_arcs(
 @helper
 def score_labels(problem: DependencyProblem, i: int, w: Array, table: Array) -> None:
     """``table[m, h, l]`` of all arcs with all labels, −inf where they cannot be."""
-    places = np.empty(_most_places(problem), dtype=np.int64)
+    places = np.empty(most_places(problem), dtype=np.int64)
     for m in range(1, table.shape[0]):
         for h in range(table.shape[0]):
             own = list_arc(problem, i, m, h, places)
@@ -342,7 +343,7 @@ def plane_score(problem: DependencyProblem, i: int, y: Array, w: Array) -> float
 def planes_score(problem: DependencyProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes: arcs that several have are scored once."""
     lo = problem.offsets[i]
-    places = np.empty(_most_places(problem), dtype=np.int64)
+    places = np.empty(most_places(problem), dtype=np.int64)
     margin = np.empty(ys.shape[0])
     for j in range(ys.shape[0]):
         out[j] = 0.0
@@ -396,7 +397,7 @@ def plane_add(problem: DependencyProblem, i: int, y: Array, step: float, w: Arra
 @helper
 def planes_add(problem: DependencyProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
     """``w += Σ_j steps_j·Δf(y_j)``: the steps of one arc are summed, then spread."""
-    places = np.empty(_most_places(problem), dtype=np.int64)
+    places = np.empty(most_places(problem), dtype=np.int64)
     arcs = np.empty((2, ys.shape[0] + 1))
     for t in range(ys.shape[1]):
         count = _spread(problem, i, t, ys, steps, arcs)
@@ -410,7 +411,7 @@ def planes_add(problem: DependencyProblem, i: int, ys: Array, steps: Array, w: A
 def planes_list(
     problem: DependencyProblem, i: int, ys: Array, steps: Array, index: Array, values: Array
 ) -> int:
-    places = np.empty(_most_places(problem), dtype=np.int64)
+    places = np.empty(most_places(problem), dtype=np.int64)
     arcs = np.empty((2, ys.shape[0] + 1))
     n = 0
     for t in range(ys.shape[1]):
@@ -435,8 +436,8 @@ def plane_sqdist(problem: DependencyProblem, i: int, y: Array, z: Array, scratch
     if differ == 0:
         return 0.0
     rows = count_label_rows(problem)
-    entries = np.empty(2 * differ * _most_places(problem), dtype=np.int64)
-    places = np.empty(_most_places(problem), dtype=np.int64)
+    entries = np.empty(2 * differ * most_places(problem), dtype=np.int64)
+    places = np.empty(most_places(problem), dtype=np.int64)
     count = 0
     for t in range(y.shape[0]):
         if y[t] == z[t]:
