@@ -290,7 +290,7 @@ class ConlluDocument:
         return [words[lo:hi] for lo, hi in pairwise(self.table.offsets.tolist())]
 
     def with_trees(self, trees: Any) -> Self:
-        """The same file with other heads and relations, as ``DependencySSVM.predict`` gives them."""
+        """The same file with other trees, as ``DependencySSVM.predict`` gives them."""
         heads = [[str(head) for head, _ in tree] for tree in trees]
         found = self.with_column("head", heads)
         return found.with_column("deprel", [[str(label) for _, label in tree] for tree in trees])

@@ -419,9 +419,7 @@ def _find_runner_up(
     if not blocks.is_chain:
         best_two = np.argsort(-emissions[0], kind="stable")[:2].tolist()
         return [k for k in best_two if [k] != chosen][:1]
-    check_is_fitted(model, "weights_")
-    x = model.encoder_.read(X)
-    best = model.predict_nbest(x, 2)[0]
+    best = model.predict_nbest([x], 2)[0]
     require(len(best) > 1, f"no other labelling is valid in the scheme: {nothing}.")
     return [blocks.labels.index(label) for label in plain_labels(best[1][0])]
 

@@ -11,8 +11,9 @@ No arc is stored, there are T² of them in a sentence. A word has one code per f
 another as a modifier; the code of an arc is the hash of both and of the direction, and says which
 row of a table holds the weights. Features that two arcs, or two of one arc, have in common by
 accident are common: the problem that is solved exactly is that of hashed features. Rows of A have
-:data:`COLUMNS` weights: one for any distance, the others for ranges of it (:func:`distance_column`).
-Two features of an arc meet the words between: for each tag among them one more row.
+:data:`COLUMNS` weights: one for any distance, the others for ranges of it, told by
+:func:`distance_column`. The last feature of an arc is joined with the words between: there is a
+row for each tag that they have.
 
 An output is the int vector ``head·labels + label``. The loss counts wrong heads, or words of which
 head or label is wrong.
