@@ -103,8 +103,8 @@ def make_dependencies(projective: bool) -> Compiled:
     offsets = np.array([0, 3, 4, 6, 9])
     problem = dependency.DependencyProblem(
         *(rng.integers(2**32, size=(10, 6), dtype=np.uint32) for _ in range(2)),
-        tags=rng.integers(3, size=10),
-        tag_codes=rng.integers(2**32, size=dependency.MOST_TAGS, dtype=np.uint32),
+        tags=rng.integers(-1, 3, size=10),
+        tag_codes=rng.integers(2**32, size=3, dtype=np.uint32),
         offsets=offsets,
         labels=np.zeros(9, dtype=np.int32),
         barred=np.zeros((2, 4)),

@@ -354,7 +354,8 @@ def attachment_scores(y_true: Any, y_pred: Any, words: Any = None) -> Attachment
                 same = h == k and str(a).partition(":")[0] == str(b).partition(":")[0]
                 counts += (h == k, same, h == k and a == b, True)
     require(counts[3], "there are no words that count.")
-    return AttachmentScores(*(counts[:3] / counts[3]).tolist(), int(counts[3]))
+    uas, las, whole = (counts[:3] / counts[3]).tolist()
+    return AttachmentScores(uas, las, whole, int(counts[3]))
 
 
 def draw_sums(table: Array, n_resamples: int, random_state: Any) -> Array:

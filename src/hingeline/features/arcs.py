@@ -46,7 +46,6 @@ LABELS = (
     *("m.xpos-2 m.xpos-1 m.xpos", "m.xpos m.xpos+1 m.xpos+2"),
 )
 COLUMNS = ("form", "lemma", "upos", "xpos", "feats")
-MOST_TAGS = 64  # of the column whose values between head and modifier count, the unknown one too
 #: Columns made from forms.
 DERIVED = {"prefix": lambda form: form[:5], "suffix": lambda form: form[-3:].lower()}
 _SLOT = re.compile(r"([hm])\.(\w+)([+-]\d+)?")
@@ -99,7 +98,7 @@ class ArcFeatures(BaseEstimator):
         By default :data:`LABELS`, likewise. Those of one word alone cost least.
     between : str or None, default="upos"
         For each value that this column has between head and modifier, a feature with the values of
-        both; at most 63 values.
+        both: best a column of few values.
     columns : sequence of str; the names of the columns where words are tuples
     arc_bits, label_bits : int
         The tables have ``2^bits`` rows, of 8 weights and of one for each label.
@@ -158,11 +157,6 @@ class ArcFeatures(BaseEstimator):
         self.tags_: list[str] = []
         if self.between is not None and (self.between in known or self.between != "upos"):
             self.tags_ = sorted({*table.column(self.between)})
-            if len(self.tags_) >= MOST_TAGS:
-                what = f"column {self.between!r} has {len(self.tags_)} values"
-                raise ValueError(
-                    f"{what}: between= takes at most {MOST_TAGS - 1}, use a coarser one."
-                )
         return self
 
     def transform(self, X: Any) -> ArcCodes:
@@ -182,16 +176,16 @@ class ArcFeatures(BaseEstimator):
             codes += [] if between else [np.zeros(table.n_tokens + 1, dtype=np.uint32)]
             codes += [hashes.code(t, side, "label") for t in [*pairs, *own]]
             both.append(np.ascontiguousarray(np.array(codes).T))
-        tags = np.zeros(table.n_tokens + 1, dtype=np.int64)
+        tags = np.full(table.n_tokens + 1, -1)
         if between:
             number = {tag: k + 1 for k, tag in enumerate(self.tags_)}
             k = table.position(str(self.between))
             of_values = np.array([number.get(v, 0) for v in table.values[k]], dtype=np.int64)
             tags[1:] = of_values[table.codes[k]]
-        texts = ["\0unknown", *self.tags_, *[""] * (MOST_TAGS - 1 - len(self.tags_))]
+        texts = ["\0unknown", *self.tags_]
         tag_codes = _mix(np.array([hash_text("between", text) for text in texts], dtype=np.uint32))
         n_arc = len(self.arcs_) + 1
-        return ArcCodes(*both, tags, tag_codes, table.offsets, n_arc, len(pairs))
+        return ArcCodes(both[0], both[1], tags, tag_codes, table.offsets, n_arc, len(pairs))
 
     def describe(self, table: TokenTable, m: int, h: int) -> tuple[list[str], list[str]]:
         """Names of the features of an arc of a table's first sentence, and of those of its label.
@@ -240,7 +234,6 @@ class ArcFeatures(BaseEstimator):
             require(type(texts) is list and {*map(type, texts)} <= {str}, f"{name} must be texts")
             setattr(self, f"{name}_", texts)
         [parse_template(t) for t in [*self.arcs_, *self.labels_]]
-        require(len(self.tags_) < MOST_TAGS, "there are too many tags")
         return self
 
 
@@ -279,7 +272,8 @@ class _Hashes:
     """Columns of a table as hashes, shifted on request."""
 
     def __init__(self, table: TokenTable) -> None:
-        self.table, self.known = table, {}
+        self.table = table
+        self.known: dict[tuple[str, int], Array] = {}
         lengths = table.lengths
         self.position = np.arange(table.n_tokens) - np.repeat(table.offsets[:-1], lengths)
         self.length = np.repeat(lengths, lengths)

@@ -19,7 +19,7 @@ An output is the int vector ``head·labels + label``. The loss counts wrong head
 head or label is wrong.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from hingeline.core.primitives import Block, Compiled, Layout, pad_row, put, reg
 from hingeline.inference.dependencies import find_best_trees, find_projective_tree, find_tree
 
 COLUMNS = 8  # of the table of arcs: one line of a cache
-MOST_TAGS = 64
 _LEFT, _RIGHT = 0x3C6EF372, 0x1B873593  # what the direction adds to a code: the head is there
 
 
@@ -45,8 +44,8 @@ class DependencyProblem(NamedTuple):
 
     as_head: Array  # uint32
     as_modifier: Array  # uint32
-    tags: Array  # (1 + words,) int64, below MOST_TAGS
-    tag_codes: Array  # (MOST_TAGS,) uint32
+    tags: Array  # (1 + words,) int64, −1 for none
+    tag_codes: Array  # (tags,) uint32
     offsets: Array  # (n + 1,) int64: the words of a sentence
     labels: Array  # (words,) int32: head·labels + label
     barred: Array  # (2, stride): −inf for labels that words below the root, and others, cannot have
@@ -95,6 +94,12 @@ def distance_column(distance: int) -> int:
 
 
 @helper
+def _join(head: Any, modifier: Any, turn: int) -> int:
+    """The code of an arc in one direction."""
+    return np.int64(head) ^ np.int64(modifier) ^ turn  # type: ignore[return-value]
+
+
+@helper
 def _find_row(code: int, shift: int) -> int:
     """The row of a code: the highest bits of a multiple of it."""
     return (code * 0x5BD1E995 & 0xFFFFFFFF) >> shift
@@ -110,7 +115,7 @@ def count_label_rows(problem: DependencyProblem) -> int:
 @helper
 def most_places(problem: DependencyProblem) -> int:
     """What :func:`list_arc` writes at most."""
-    return 2 * (problem.n_arc + MOST_TAGS) + count_label_rows(problem)
+    return 2 * (problem.n_arc + problem.tag_codes.shape[0]) + count_label_rows(problem)
 
 
 @helper
@@ -127,30 +132,30 @@ def list_arc(problem: DependencyProblem, i: int, m: int, h: int, places: Array) 
     column = distance_column(last - first)
     n = 0
     for f in range(problem.n_arc - 1):
-        place = _find_row((np.int64(head[f]) ^ np.int64(modifier[f])) ^ turn, problem.arc_shift)
+        place = _find_row(_join(head[f], modifier[f], turn), problem.arc_shift)
         places[n], places[n + 1] = place * COLUMNS, place * COLUMNS + column
         n += 2
     f = problem.n_arc - 1
-    code = (np.int64(head[f]) ^ np.int64(modifier[f])) ^ turn
-    met = np.zeros(MOST_TAGS, dtype=np.bool_)
+    code = _join(head[f], modifier[f], turn)
+    met = np.zeros(problem.tag_codes.shape[0], dtype=np.bool_)
     for k in range(first + 1, last):
         tag = problem.tags[lo + k]
-        if not met[tag]:
+        if tag >= 0 and not met[tag]:
             met[tag] = True
-            place = _find_row(code ^ np.int64(problem.tag_codes[tag]), problem.arc_shift)
+            place = _find_row(_join(problem.tag_codes[tag], 0, code), problem.arc_shift)
             places[n], places[n + 1] = place * COLUMNS, place * COLUMNS + column
             n += 2
     at, stride, shift = COLUMNS << (32 - problem.arc_shift), problem.stride, problem.label_shift
     own = n
     for f in range(problem.n_arc, problem.n_arc + problem.n_pair):
-        code = (np.int64(head[f]) ^ np.int64(modifier[f])) ^ turn
+        code = _join(head[f], modifier[f], turn)
         places[n] = at + _find_row(code, shift) * stride
         n += 1
     for f in range(problem.n_arc + problem.n_pair, head.shape[0]):
-        places[n] = at + _find_row(np.int64(head[f]) ^ turn, shift) * stride
+        places[n] = at + _find_row(_join(head[f], 0, turn), shift) * stride
         n += 1
     for f in range(problem.n_arc + problem.n_pair, modifier.shape[0]):
-        places[n] = at + _find_row(np.int64(modifier[f]) ^ turn, shift) * stride
+        places[n] = at + _find_row(_join(modifier[f], 0, turn), shift) * stride
         n += 1
     return own
 
@@ -167,7 +172,7 @@ def _score_words(
     for k in range(length):
         row = 0 if k == 0 else lo + k
         for f in range(count):
-            rows[f] = _find_row(np.int64(codes[row, skip + f]) ^ turn, problem.label_shift)
+            rows[f] = _find_row(_join(codes[row, skip + f], 0, turn), problem.label_shift)
         rows_dot(rows, ones, 0, count, w, problem.stride, out[k], 0)
 
 
@@ -189,8 +194,8 @@ def score_arcs(
             for k in range(problem.n_labels):
                 of_heads[side, h, k] += problem.barred[min(h, 1), k]
     rows, ones, pair = np.empty(n_pair, dtype=np.int64), np.ones(n_pair), np.empty(stride)
-    between = np.empty(MOST_TAGS, dtype=np.int64)
-    met = np.zeros(MOST_TAGS, dtype=np.bool_)
+    between = np.empty(problem.tag_codes.shape[0], dtype=np.int64)
+    met = np.zeros(problem.tag_codes.shape[0], dtype=np.int64)  # the last side of a word with it
     for m in range(1, n):
         modifier = problem.as_modifier[lo + m]
         true_head, true_label = divmod(problem.labels[lo + m - 1], problem.n_labels)
@@ -203,15 +208,15 @@ def score_arcs(
                 column = distance_column(distance)
                 total = 0.0
                 for f in range(n_arc - 1):
-                    code = (np.int64(head[f]) ^ np.int64(modifier[f])) ^ turn
+                    code = _join(head[f], modifier[f], turn)
                     at = _find_row(code, problem.arc_shift) * COLUMNS
                     total += w[at] + w[at + column]
-                code = (np.int64(head[n_arc - 1]) ^ np.int64(modifier[n_arc - 1])) ^ turn
+                code = _join(head[n_arc - 1], modifier[n_arc - 1], turn)
                 for k in range(count):
                     at = _find_row(code ^ between[k], problem.arc_shift) * COLUMNS
                     total += w[at] + w[at + column]
                 for f in range(n_pair):
-                    code = (np.int64(head[n_arc + f]) ^ np.int64(modifier[n_arc + f])) ^ turn
+                    code = _join(head[n_arc + f], modifier[n_arc + f], turn)
                     rows[f] = _find_row(code, problem.label_shift)
                 rows_dot(rows, ones, 0, n_pair, labels, stride, pair, 0)
                 if h == true_head:
@@ -228,12 +233,10 @@ def score_arcs(
                         found, value = k, score
                 scores[m, h], best[m, h] = total + value, found
                 tag = problem.tags[lo + h]
-                if h > 0 and not met[tag]:
-                    met[tag] = True
+                if h > 0 and tag >= 0 and met[tag] != 2 * m + side:
+                    met[tag] = 2 * m + side
                     between[count] = problem.tag_codes[tag]
                     count += 1
-            for k in range(MOST_TAGS):
-                met[k] = False
 
 
 @helper
