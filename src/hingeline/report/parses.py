@@ -11,6 +11,13 @@ _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _LINES = dict(zip(range(16), " ╵╷│╴┘┐┤╶└┌├─┴┬┼", strict=True))
 
 
+class Picture(str):
+    """SVG as text, which notebooks show."""
+
+    def _repr_html_(self) -> str:
+        return self
+
+
 def _find_levels(heads: list[int]) -> list[int]:
     """How high the arc of each word runs: above those it covers, apart from those it meets.
 
@@ -121,7 +128,7 @@ def _draw_svg(words: Sequence[str], heads: list[int], labels: list[str]) -> str:
         '<path d="M0 0L6 0L3 6Z"/></marker>'
     )
     width, height = at + 20.0, base + 32.0
-    return (
+    return Picture(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}"><style>{style}</style><defs>{marker}</defs>'
         f"{''.join(parts)}</svg>\n"
