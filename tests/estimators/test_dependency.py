@@ -275,7 +275,7 @@ def test_conllu_in_and_out(tmp_path):
         line for line in lines if not line.split("\t")[0].isdigit()
     ]
     blank = read_conllu(io.StringIO(CONLLU.replace("\t5\tdet", "\t_\t_")))
-    with pytest.raises(ValueError, match="word 4 of sentence 0 has the head '_'"):
+    with pytest.raises(ValueError, match="the head of word 4 of sentence 1 is '_'; write"):
         blank.trees()
 
 

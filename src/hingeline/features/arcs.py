@@ -49,6 +49,7 @@ COLUMNS = ("form", "lemma", "upos", "xpos", "feats")
 #: Columns made from forms.
 DERIVED = {"prefix": lambda form: form[:5], "suffix": lambda form: form[-3:].lower()}
 _SLOT = re.compile(r"([hm])\.(\w+)([+-]\d+)?")
+_STATE = ("arcs", "labels", "tags", "column_names")  # what a fit finds
 _NOTHING, _ROOT = "\0none", "\0root"
 
 
@@ -107,6 +108,7 @@ class ArcFeatures(BaseEstimator):
     ----------
     arcs_, labels_ : list of str; the templates used
     tags_ : list of str; the values of ``between``
+    column_names_ : list of str; the columns that are read
     """
 
     arcs: Sequence[str] | None = None
@@ -157,6 +159,10 @@ class ArcFeatures(BaseEstimator):
         self.tags_: list[str] = []
         if self.between is not None and (self.between in known or self.between != "upos"):
             self.tags_ = sorted({*table.column(self.between)})
+        slots = [slot for t in [*self.arcs_, *self.labels_] for slot in parse_template(t)]
+        read = {"form" if slot.column in DERIVED else slot.column for slot in slots}
+        read |= {str(self.between)} if self.tags_ else set()
+        self.column_names_ = [name for name in table.names if name in read]
         return self
 
     def transform(self, X: Any) -> ArcCodes:
@@ -225,11 +231,11 @@ class ArcFeatures(BaseEstimator):
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What a model file keeps."""
         check_is_fitted(self, "arcs_")
-        return {"arcs": self.arcs_, "labels": self.labels_, "tags": self.tags_}, {}
+        return {name: getattr(self, f"{name}_") for name in _STATE}, {}
 
     def restore(self, meta: Any, arrays: Any) -> Self:
         """Take over what :meth:`to_state` gave."""
-        for name in ("arcs", "labels", "tags"):
+        for name in _STATE:
             texts = meta[name]
             require(type(texts) is list and {*map(type, texts)} <= {str}, f"{name} must be texts")
             setattr(self, f"{name}_", texts)
