@@ -7,6 +7,7 @@ from hingeline.core.results import PassState as PassState
 from hingeline.estimators.chain import ChainSSVM as ChainSSVM
 from hingeline.estimators.crf import ChainCRF as ChainCRF
 from hingeline.estimators.custom import SSVM as SSVM
+from hingeline.estimators.dependency import DependencySSVM as DependencySSVM
 from hingeline.estimators.graph import Graph as Graph
 from hingeline.estimators.graph import GraphSSVM as GraphSSVM
 from hingeline.estimators.multiclass import MulticlassSSVM as MulticlassSSVM

@@ -266,6 +266,13 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
     return as_csr(numeric_rows(x, where))
 
 
+def refuse_text(X: Any) -> None:
+    """Refuse a list of texts where rows of numbers are wanted."""
+    if isinstance(X, (list, tuple)) and X and isinstance(X[0], str):
+        how = "turn texts into numbers first, such as TfidfVectorizer().fit_transform(X)"
+        raise TypeError(f"X[0] is {X[0]!r:.40}, but rows of numbers are expected: {how}.")
+
+
 def refuse_none(y: Any) -> None:
     """Refuse labels that are missing."""
     for i, label in enumerate(y if isinstance(y, (list, tuple)) else ()):

@@ -256,7 +256,7 @@ def _write_nbest(out: IO[str], samples: files.Samples, found: list[Any], before:
     for i, paths in enumerate(found):
         for rank, (labels, score) in enumerate(paths, start=1):
             out.write(f"# sequence {before + i + 1} rank {rank} score {score:.6f}\n")
-            tokens = words[i] if words is not None else [""] * len(labels)
-            for token, label in zip(tokens, labels.tolist(), strict=True):
-                out.write(f"{token}\t{label}\n" if token else f"{label}\n")
+            columns = [words[i]] if words is not None else []
+            columns += [column for (column,) in split_columns(samples.layout, [labels])]
+            out.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
             out.write("\n")

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 #: Bytes of a request, labellings of a sentence, and contributions to a decision.
 _LARGEST, _N_BEST, _N_REASONS = 1_000_000, 4, 12
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+)
 _POLICY += "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 

@@ -84,6 +84,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
+        checks.refuse_text(X)
         checks.refuse_none(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)

@@ -333,9 +333,10 @@ def explain(
 
     Parameters
     ----------
-    model : fitted ChainSSVM or MulticlassSSVM
+    model : fitted ChainSSVM, MulticlassSSVM or DependencySSVM
     x : array-like or sparse matrix
-        One sequence (tokens, features), or one example (features,) of a MulticlassSSVM.
+        One sequence (tokens, features), or one example (features,) of a MulticlassSSVM; a
+        sentence of a DependencySSVM, whose features of arcs are told for every word that differs.
     index : int; if given, x is what ``predict`` takes, and ``x[index]`` is explained
     against : sequence of labels, optional
         Compare with these, say the true ones; a MulticlassSSVM takes one label or a list of it.
@@ -346,9 +347,12 @@ def explain(
     --------
     >>> print(explain(tagger, X_test, index=0, against=y_test[0]))         # doctest: +SKIP
     """
+    if hasattr(model, "arc_weights"):
+        require(feature_names is None, "feature_names are those of the templates: leave them out.")
+        return _explain_tree(model, [x] if index is None else x[index : index + 1], against)
+    x = x if index is None else x[index]
     blocks = read_blocks(model)
     names = find_names(model, feature_names)
-    x = x if index is None else x[index]
     matrix, chosen = _encode(model, x, blocks)
     used = np.unique(matrix.indices)  # only the columns that occur
     emissions = np.asarray(matrix[:, used] @ blocks.features[:, used].T) + blocks.constant
@@ -361,6 +365,34 @@ def explain(
     first, second = ([blocks.labels[k] for k in path] for path in (chosen, other))
     score, other_score = (_path_score(emissions, blocks, path) for path in (chosen, other))
     return Explanation(first, second, score, other_score, rows)
+
+
+def _explain_tree(model: Any, X: Any, against: Any) -> Explanation:
+    """The lead of the best dependency tree, by the features of arcs that two trees do not share."""
+    check_is_fitted(model, "weights_")
+    x = model.encoder_.read(X)
+    best = model.predict_nbest(x, 2)[0]
+    require(against is not None or len(best) == 2, "the sentence has only one tree.")
+    chosen, other = best[0][0], best[1][0] if against is None else [*map(tuple, against)]
+    what = f"against has {len(other)} words and the sentence {len(chosen)}"
+    require(len(other) == len(chosen), f"{what}: give a pair (head, label) for every word.")
+    rows = []
+    for t, arcs in enumerate(zip(chosen, other, strict=True)):
+        if arcs[0] == arcs[1]:
+            continue
+        one, two = ([*model.arc_weights(x, t + 1, *arc)] for arc in arcs)
+        shared = {(f.name, f.kind) for f in one} & {(f.name, f.kind) for f in two}
+        first, second = (f"{head} {label}" for head, label in arcs)
+        for sign, features in ((1.0, one), (-1.0, two)):
+            for f in features:
+                if f.weight and (f.name, f.kind) not in shared:
+                    value = sign * f.weight
+                    rows.append(
+                        Contribution(t, f.kind, f.name, first, second, sign, f.weight, value)
+                    )
+    rows.sort(key=lambda row: (-abs(row.contribution), row.position))
+    margin = sum(row.contribution for row in rows)
+    return Explanation(chosen, other, best[0][1], best[0][1] - margin, rows)
 
 
 def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:

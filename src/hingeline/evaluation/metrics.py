@@ -322,6 +322,42 @@ def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Mu
     )
 
 
+class AttachmentScores(NamedTuple):
+    """Shares of words whose head, or head and relation, is right."""
+
+    uas: float
+    las: float
+    las_with_subtypes: float  # relations as they are, ``nmod:poss``
+    n_words: int
+
+
+def attachment_scores(y_true: Any, y_pred: Any, words: Any = None) -> AttachmentScores:
+    """Unlabelled and labelled attachment of dependency trees, as the CoNLL 2018 evaluation counts.
+
+    It counts all words, punctuation too, and compares relations up to their first colon. With the
+    words of the gold file its F1 is this share.
+
+    Parameters
+    ----------
+    y_true, y_pred : list of trees, lists of (head, relation)
+    words : list of sequences of bool, optional
+        Which words count, e.g. ``[[tag != "PUNCT" for tag in tags] for tags in …]``.
+    """
+    require(len(y_true) == len(y_pred), f"{len(y_true)} trees and {len(y_pred)} predicted ones.")
+    counts = np.zeros(4, dtype=np.int64)
+    for i, (truth, found) in enumerate(zip(y_true, y_pred, strict=True)):
+        given = [True] * len(truth) if words is None else words[i]
+        if not len(truth) == len(found) == len(given):
+            raise ValueError(f"tree {i} has {len(truth)} words, and {len(found)} predicted ones.")
+        for (h, a), (k, b), counted in zip(truth, found, given, strict=True):
+            if counted:
+                same = h == k and str(a).partition(":")[0] == str(b).partition(":")[0]
+                counts += (h == k, same, h == k and a == b, True)
+    require(counts[3], "there are no words that count.")
+    uas, las, whole = (counts[:3] / counts[3]).tolist()
+    return AttachmentScores(uas, las, whole, int(counts[3]))
+
+
 def draw_sums(table: Array, n_resamples: int, random_state: Any) -> Array:
     """Sums of the columns (n_resamples, columns) over rows that are drawn with replacement."""
     rng = np.random.default_rng(random_state)

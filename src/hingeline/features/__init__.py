@@ -1,5 +1,6 @@
 """Encoders: text, dicts and numbers as the sparse tokens that chains are trained on."""
 
+from hingeline.features.arcs import ArcFeatures
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.input import PerToken
 from hingeline.features.segments import SegmentTemplates
@@ -7,6 +8,7 @@ from hingeline.features.tables import SparseSequences, TokenTable, from_frame, t
 from hingeline.features.templates import TokenTemplates
 
 __all__ = [
+    "ArcFeatures",
     "DictEncoder",
     "PerToken",
     "SegmentTemplates",

@@ -38,7 +38,7 @@ from hingeline.estimators.base import FINDINGS, NU_FITTED, SCALING, forget_extra
 from hingeline.modelfile.files import DTYPE_NAMES, ModelFileError, read_model, write_model
 
 #: Encoders that can be stored; code is never looked up by a name from a file but through this.
-ENCODERS = ("DictEncoder", "SegmentTemplates", "TokenTemplates")
+ENCODERS = ("ArcFeatures", "DictEncoder", "SegmentTemplates", "TokenTemplates")
 _NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 #: Types of numbers that parameters may ask for.
 _SCALAR_TYPES = {t.__name__: t for t in (np.float64, np.float32, np.float16, np.int64, np.int32)}
