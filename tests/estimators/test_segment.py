@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import hingeline
 from hingeline import SegmentSSVM
-from hingeline.evaluation.inspection import top_features, weights_table
+from hingeline.evaluation.inspection import explain, top_features, weights_table
 from hingeline.features import SegmentTemplates, TokenTable
 from hingeline.schemes import convert_scheme, spans
 from hingeline.structures.segment import buckets
@@ -249,6 +249,20 @@ def test_weights_have_names(fitted):
     top = top_features(fitted, 1000)
     assert ("LOC", "lexicon=city", fitted.segment_coef_[k, city]) in top
     assert ("LOC (last)", "word[0]=lima", fitted.last_coef_[k, j]) in top
+
+
+def test_an_explanation_sums_to_the_margin(data, fitted):
+    X, y = data
+    best = fitted.predict_nbest(X[:2], 2)
+    for k in range(2):
+        found = explain(fitted, X, index=k)
+        assert found.chosen == best[k][0][0].tolist()
+        assert found.other == best[k][1][0].tolist()
+        assert [found.score, found.other_score] == pytest.approx([s for _, s in best[k]])
+        assert sum(row.contribution for row in found.rows) == pytest.approx(found.margin)
+    other = explain(fitted, X[0], against=[])
+    assert other.other == ["O"] * len(X[0])
+    assert {"segment", "length", "transition", "feature"} <= {row.kind for row in other.rows}
 
 
 # What is refused --------------------------------------------------------------------------------

@@ -333,7 +333,7 @@ def explain(
 
     Parameters
     ----------
-    model : fitted ChainSSVM, MulticlassSSVM or DependencySSVM
+    model : fitted ChainSSVM, MulticlassSSVM, SegmentSSVM or DependencySSVM
     x : array-like or sparse matrix
         One sequence (tokens, features), or one example (features,) of a MulticlassSSVM; a
         sentence of a DependencySSVM, whose features of arcs are told for every word that differs.
@@ -351,6 +351,9 @@ def explain(
         require(feature_names is None, "feature_names are those of the templates: leave them out.")
         return _explain_tree(model, [x] if index is None else x[index : index + 1], against)
     x = x if index is None else x[index]
+    if "token" in _read_layout(model):
+        require(feature_names is None, "segments are explained by their own names: leave it out.")
+        return _explain_segments(model, [x], against)
     blocks = read_blocks(model)
     names = find_names(model, feature_names)
     matrix, chosen = _encode(model, x, blocks)
@@ -393,6 +396,28 @@ def _explain_tree(model: Any, X: Any, against: Any) -> Explanation:
     rows.sort(key=lambda row: (-abs(row.contribution), row.position))
     margin = sum(row.contribution for row in rows)
     return Explanation(chosen, other, best[0][1], best[0][1] - margin, rows)
+
+
+def _explain_segments(model: Any, X: Any, against: Any) -> Explanation:
+    """The lead of the best segmentation, by what the segments of two do not share."""
+    best = model.predict_nbest(X, 2)[0]
+    require(against is not None or len(best) == 2, "there is only one segmentation.")
+    sides = [best[0][0], best[1][0] if against is None else against]
+    parts = [model.list_weights(X, side) for side in sides]
+    rows = []
+    for sign, own, rest in ((1.0, *parts), (-1.0, *parts[::-1])):
+        for key in own.keys() - rest.keys():
+            position, kind, name, label = key
+            value, weight = own[key]
+            labels = (label, "") if sign > 0 else ("", label)
+            lead = sign * value * weight
+            if lead:
+                rows.append(Contribution(position, kind, name, *labels, sign * value, weight, lead))
+    rows.sort(
+        key=lambda row: (-abs(row.contribution), row.position, row.kind, row.name, row.chosen)
+    )
+    scores = [sum(value * weight for value, weight in part.values()) for part in parts]
+    return Explanation(*(model.to_tags(X, side) for side in sides), *scores, rows)
 
 
 def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:
