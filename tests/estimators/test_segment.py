@@ -252,7 +252,7 @@ def test_weights_have_names(fitted):
 
 
 def test_an_explanation_sums_to_the_margin(data, fitted):
-    X, y = data
+    X, _ = data
     best = fitted.predict_nbest(X[:2], 2)
     for k in range(2):
         found = explain(fitted, X, index=k)
