@@ -502,6 +502,7 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         fine = len(lengths) == len(self.classes_) and all(type(n) is int and n > 0 for n in lengths)
         checks.require(fine and max(lengths) < 2**15, "max_length must be counts, one per label")
         self.max_length_ = np.array(lengths, dtype=np.int64)
+        checks.require(len(lengths) << (2 * self._bits) < 2**31, "segments are too long")
         self.segment_encoder_ = from_json(stored["segments"], arrays)
         fine = isinstance(self.segment_encoder_, (type(None), SegmentTemplates))
         checks.require(fine, "the encoder of segments is none")
