@@ -171,8 +171,9 @@ def _print_trees(true: Any, predicted: Any, words: Any, every: bool, as_json: bo
     }
     if as_json:
         parts = {name: row._asdict() for name, row in scores.items()}
-        rows = {name: row._asdict() for name, row in by_label.items()}
-        typer.echo(json.dumps({**parts, **({"by_label": rows} if every else {})}))
+        if every:
+            parts["by_label"] = {name: row._asdict() for name, row in by_label.items()}
+        typer.echo(json.dumps(parts))
         return
     header = ["", "UAS", "LAS", "LAS with subtypes", "words"]
     for rows in (scores, by_label):

@@ -34,7 +34,7 @@ def train(
     loss: Annotated[
         str | None,
         Option(
-            help="Loss: hamming or zero_one; segments: hamming or spans; dependencies: labelled or "
+            help="Loss: hamming or zero_one; segments: spans or hamming; dependencies: labelled or "
             "heads.",
             show_default="the first",
         ),
@@ -139,7 +139,7 @@ def train(
     file = files.open_training(names[0], format, given(context), task)
     learner = files.learner_of(file.format, task)
     params |= {"rescale": rescale, "violators": fits.parse_number(violators, int)}
-    params |= {"scheme": scheme, "edges": edges or "full"}
+    params |= {"edges": edges or "full", **({} if scheme is None else {"scheme": scheme})}
     known = learner().get_params(deep=False)
     for name in sorted((given(context).keys() & params.keys()) - known.keys()):
         what = f"--{name.replace('_', '-')} is not for --task {task}"
