@@ -52,10 +52,7 @@ def evaluate(
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
-    files.check_options(given(context), layout.format)
-    if layout.task == "dependencies":
-        for name in given(context).keys() & {"scheme", "strict", "bootstrap", "confusion"}:
-            raise ValueError(f"--{name} is for labels, not for dependencies: leave it out.")
+    files.check_options(given(context), layout.format, layout.task)
     names = [name for pattern in data for name in expand(pattern)]
     title = data[0] if len(data) == 1 else f"{len(names)} files"
     reporter = Reporter(title, None)
