@@ -99,9 +99,7 @@ def compare_segments(name: str, train: Part, test: Part, n_jobs: int) -> list[di
     runs: dict[str, Callable[[], dict[str, Any]]] = {
         "ChainSSVM": lambda: fit_ours(ChainSSVM(**common), train, test),
         "SegmentSSVM": lambda: fit_ours(SegmentSSVM(**common), train, test),
-        "SegmentSSVM, hamming": lambda: fit_ours(
-            SegmentSSVM(loss="hamming", **common), train, test
-        ),
+        "SegmentSSVM, spans": lambda: fit_ours(SegmentSSVM(loss="spans", **common), train, test),
         "SegmentSSVM, seen": lambda: fit_ours(
             SegmentSSVM(segment_features=seen, **common), train, test
         ),

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 import hingeline
 from hingeline import SegmentSSVM
+from hingeline.evaluation.inspection import explain, top_features, weights_table
 from hingeline.features import SegmentTemplates, TokenTable
 from hingeline.schemes import convert_scheme, spans
 from hingeline.structures.segment import buckets
@@ -233,6 +234,35 @@ def test_class_weights_raise_what_a_label_counts(loss, largest):
     X, y = [np.ones((1, 1), np.float32)] * 5, [[(0, 1, "a")]] * 3 + [[(0, 1, "b")]] * 2
     model = SegmentSSVM(1e-6, loss=loss, class_weight={"b": 4.0}, random_state=0).fit(X, y)
     assert model.primal_objective_ == pytest.approx(1e-6 * largest, rel=1e-3)
+
+
+def test_weights_have_names(fitted):
+    table = list(weights_table(fitted))
+    assert {row.block for row in table} == {*fitted._layout}
+    found = {(row.block, row.label, row.feature): row.weight for row in table}
+    k, names = fitted.classes_.tolist().index("LOC"), fitted.feature_names_.tolist()
+    j = names.index("word[0]=lima")
+    assert found["token", "LOC", "word[0]=lima"] == fitted.token_coef_[k, j]
+    assert found["token", "LOC (first)", "word[0]=lima"] == fitted.first_coef_[k, j]
+    city = fitted.segment_encoder_.get_feature_names_out().tolist().index("lexicon=city")
+    assert found["segment", "LOC", "lexicon=city"] == fitted.segment_coef_[k, city]
+    top = top_features(fitted, 1000)
+    assert ("LOC", "lexicon=city", fitted.segment_coef_[k, city]) in top
+    assert ("LOC (last)", "word[0]=lima", fitted.last_coef_[k, j]) in top
+
+
+def test_an_explanation_sums_to_the_margin(data, fitted):
+    X, _ = data
+    best = fitted.predict_nbest(X[:2], 2)
+    for k in range(2):
+        found = explain(fitted, X, index=k)
+        assert found.chosen == best[k][0][0].tolist()
+        assert found.other == best[k][1][0].tolist()
+        assert [found.score, found.other_score] == pytest.approx([s for _, s in best[k]])
+        assert sum(row.contribution for row in found.rows) == pytest.approx(found.margin)
+    other = explain(fitted, X[0], against=[])
+    assert other.other == ["O"] * len(X[0])
+    assert {"segment", "length", "transition", "feature"} <= {row.kind for row in other.rows}
 
 
 # What is refused --------------------------------------------------------------------------------

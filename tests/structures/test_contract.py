@@ -98,33 +98,6 @@ def make_graph(edges: list[tuple[int, int]]) -> Compiled:
     )
 
 
-def make_dependencies(projective: bool) -> Compiled:
-    """Sentences of 3, 1, 2 and 3 words, two labels; tables so small that features collide."""
-    rng = np.random.default_rng(7)
-    offsets = np.array([0, 3, 4, 6, 9])
-    problem = dependency.DependencyProblem(
-        *(rng.integers(2**32, size=(10, 6), dtype=np.uint32) for _ in range(2)),
-        tags=rng.integers(-1, 3, size=10),
-        tag_codes=rng.integers(2**32, size=3, dtype=np.uint32),
-        offsets=offsets,
-        labels=np.zeros(9, dtype=np.int32),
-        barred=np.zeros((2, 4)),
-        n_arc=3,
-        n_pair=1,
-        arc_shift=27,
-        label_shift=28,
-        n_labels=2,
-        stride=4,
-        projective=int(projective),
-        labelled=1,
-    )
-    compiled = dependency.compile_problem(problem)
-    outputs = [list_outputs(compiled, i) for i in range(4)]
-    for i, known in enumerate(outputs):
-        problem.labels[offsets[i] : offsets[i + 1]] = known[rng.integers(len(known))]
-    return compiled
-
-
 def make_segments(by_span: bool, boundary: bool = True, cache_mb: float = 512.0) -> Compiled:
     """Label 1 is outside, the others have two and three tokens at most; some have features."""
     rng = np.random.default_rng(7)
@@ -159,6 +132,33 @@ def make_segments(by_span: bool, boundary: bool = True, cache_mb: float = 512.0)
         cache_mb=cache_mb,
     )
     return segment.compile_problem(problem)
+
+
+def make_dependencies(projective: bool) -> Compiled:
+    """Sentences of 3, 1, 2 and 3 words, two labels; tables so small that features collide."""
+    rng = np.random.default_rng(7)
+    offsets = np.array([0, 3, 4, 6, 9])
+    problem = dependency.DependencyProblem(
+        *(rng.integers(2**32, size=(10, 6), dtype=np.uint32) for _ in range(2)),
+        tags=rng.integers(-1, 3, size=10),
+        tag_codes=rng.integers(2**32, size=3, dtype=np.uint32),
+        offsets=offsets,
+        labels=np.zeros(9, dtype=np.int32),
+        barred=np.zeros((2, 4)),
+        n_arc=3,
+        n_pair=1,
+        arc_shift=27,
+        label_shift=28,
+        n_labels=2,
+        stride=4,
+        projective=int(projective),
+        labelled=1,
+    )
+    compiled = dependency.compile_problem(problem)
+    outputs = [list_outputs(compiled, i) for i in range(4)]
+    for i, known in enumerate(outputs):
+        problem.labels[offsets[i] : offsets[i + 1]] = known[rng.integers(len(known))]
+    return compiled
 
 
 def list_outputs(compiled: Compiled, i: int) -> Any:

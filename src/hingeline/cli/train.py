@@ -34,7 +34,7 @@ def train(
     loss: Annotated[
         str | None,
         Option(
-            help="Loss: hamming or zero_one; segments: spans or hamming; dependencies: labelled or "
+            help="Loss: hamming or zero_one; segments: hamming or spans; dependencies: labelled or "
             "heads.",
             show_default="the first",
         ),

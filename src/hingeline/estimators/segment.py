@@ -103,8 +103,8 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     C : float, "scale" or "auto", default="scale"; as for :class:`hingeline.ChainSSVM`
     max_length : int or dict of label to int, optional
         The most tokens a segment may have; default, for each label: what the training data have.
-    loss : "spans" or "hamming", default="spans"
-        Spans missed plus spans invented; or tokens whose IOB2 tag is wrong.
+    loss : "hamming" or "spans", default="hamming"
+        Tokens whose IOB2 tag is wrong; or spans missed plus spans invented.
     class_weight : dict or "balanced", optional
         Multiplies what tokens whose true label it is, or true and predicted spans of it, count.
     segment_features : SegmentTemplates, optional
@@ -147,7 +147,7 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     C: float | str = "scale"
     _: KW_ONLY
     max_length: Any = None
-    loss: str = "spans"
+    loss: str = "hamming"
     class_weight: Any = None
     segment_features: Any = None
     scheme: str = "auto"
@@ -415,6 +415,62 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         """
         best = [[score for _, score in own] for own in self.predict_nbest(X, 2, lengths)]
         return np.array([own[0] - own[1] if len(own) == 2 else np.inf for own in best])
+
+    def to_tags(self, X: Any, output: Any) -> list[str]:
+        """One output, spans or tags, as tags, for X of one sequence; spans as IOB2."""
+        _, offsets = self._read_tokens(X, None)
+        _, first, stop, kinds = self._read_outputs([output], offsets, None)
+        found = [*zip(map(str, kinds), first.tolist(), stop.tolist(), strict=True)]
+        return schemes.write_spans(found, offsets.tolist(), self.scheme_ or "IOB2")
+
+    def list_weights(self, X: Any, output: Any) -> dict[tuple[int, str, str, str], Any]:
+        """All that one output, spans or tags, has weights for, X being one sequence.
+
+        From token, kind, name and label to value and weight; their products sum to the score.
+        """
+        matrix, offsets = self._read_tokens(X, None)
+        _, first, stop, kinds = self._read_outputs([output], offsets, None)
+        labels, names = self.classes_.tolist(), self.feature_names_
+        ends = dict(zip(first.tolist(), zip(stop.tolist(), kinds, strict=True), strict=True))
+        roles = self._view("intercept")[0] if self.fit_intercept else None
+        own: dict[tuple[int, int], list[int]] = {}
+        if self.segment_encoder_ is not None:
+            cuts, sizes, features = self.segment_encoder_.transform(X)
+            at = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
+            for t, size, feature in zip(at, sizes, features, strict=True):
+                own.setdefault((int(t - size + 1), int(t + 1)), []).append(int(feature))
+        found: dict[tuple[int, str, str, str], Any] = {}
+        s, before = 0, -1
+        while s < offsets[-1]:
+            e, label = ends.get(s, (s + 1, OUTSIDE))
+            k, text, m = labels.index(label), str(label), len(labels)
+            checks.require(e - s <= self.max_length_[k], f"{text!r} is never so long as {e - s}.")
+            edges = (("first", s), ("last", e - 1)) if self.max_length_[k] > 1 else ()
+            for role, t in (*(("", t) for t in range(s, e)), *edges):
+                c = ("", "first", "last").index(role) * m + k
+                shown = f"{text} ({role})" if role else text
+                row = matrix[t]
+                for f, value in zip(row.indices.tolist(), row.data.tolist(), strict=True):
+                    weight = float(self._view("token")[f, c])
+                    found[t, "feature", str(names[f]), shown] = value, weight
+                if roles is not None:
+                    found[t, "constant", "(constant)", shown] = 1.0, float(roles[c])
+            bucket = segment.buckets(e - s)[-1]
+            found[s, "length", f"length {e - s}", text] = 1.0, float(self.length_coef_[k, bucket])
+            for f in own.get((s, e), ()):
+                name = str(self.segment_encoder_.get_feature_names_out()[f])
+                found[s, "segment", f"{name} ({e - s})", text] = (
+                    1.0,
+                    float(self.segment_coef_[k, f]),
+                )
+            if before >= 0:
+                move = float(self.transition_coef_[before, k])
+                found[s, "transition", "(transition)", f"{labels[before]} → {text}"] = 1.0, move
+            else:
+                found[s, "start", "(start)", text] = 1.0, float(self.start_coef_[k])
+            s, before = e, k
+        found[s - 1, "end", "(end)", text] = 1.0, float(self.end_coef_[before])
+        return found
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
         """F1 of spans, those of all sequences together; ``sample_weight`` has one per sequence.

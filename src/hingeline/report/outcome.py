@@ -261,7 +261,7 @@ def describe_evaluation(outcome: Outcome | None, links: Mapping[str, str]) -> Co
         averages = [found.spans.micro, found.spans.macro, found.spans.weighted]
         content["spans"] = _scores("Spans by type", "type", found.spans.per_type, averages)
     part = "example" if single else outcome.part
-    scores = found.per_label
+    scores: Sequence[Score] = found.per_label
     if outcome.attachment is not None:  # "wrong head" is no label of the data
         scores = [score for score in scores if score.support]
     title = f"{part.capitalize()}s by label"
