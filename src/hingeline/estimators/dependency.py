@@ -176,8 +176,8 @@ class DependencySSVM(BaseSSVM, BaseModel):
             **codes._asdict(),
             labels=labels,
             barred=barred,
-            arc_shift=32 - self.encoder_.arc_bits,
-            label_shift=32 - self.encoder_.label_bits,
+            arc_shift=32 - self.encoder_.arc_bits_,
+            label_shift=32 - self.encoder_.label_bits_,
             n_labels=n_labels,
             stride=pad_row(n_labels),
             projective=int(projective),
@@ -192,7 +192,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
     @property
     def _layout(self) -> Layout:
         encoder = self.encoder_
-        return dependency.layout(encoder.arc_bits, encoder.label_bits, len(self.classes_))
+        return dependency.layout(encoder.arc_bits_, encoder.label_bits_, len(self.classes_))
 
     def predict(self, X: Any) -> list[list[tuple[int, Any]]]:
         """The best tree of every sentence: (head, label) for every word, 0 being the root."""
