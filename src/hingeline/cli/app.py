@@ -29,7 +29,7 @@ COMMANDS = (
 _PANELS = {
     "The file": "format task columns use label",
     "Features": "template min_count hash_bits scale",
-    "What is learnt": "C grid nu slack loss rescale violators scheme edges",
+    "What is learnt": "C grid nu slack loss rescale violators scheme edges projective",
     "When training ends": "tol max_iter max_time dev patience cv cv_output",
     "How training runs": "solver checkpoint checkpoint_every resume workers blocks n_jobs seed",
     "The model file": "keep_state dtype sparse",

@@ -173,9 +173,9 @@ def _print_trees(true: Any, predicted: Any, words: Any, every: bool, as_json: bo
         typer.echo(json.dumps(parts))
         return
     header = ["", "UAS", "LAS", "LAS with subtypes", "words"]
-    for rows in (scores, by_label):
+    for rows in (scores, by_label) if every else (scores,):
         table = [[n, *(f"{100 * share:.2f}" for share in r[:3]), r[3]] for n, r in rows.items()]
-        typer.echo(("\n" if rows is by_label else "") + align([header, *table]) if rows else "")
+        typer.echo(("\n" if rows is by_label else "") + align([header, *table]))
 
 
 def _print_sets(layout: files.Layout, y: Any, predicted: Any, every: bool, as_json: bool) -> None:
