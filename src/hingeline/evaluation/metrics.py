@@ -244,6 +244,9 @@ def iou_score(y_true: Any, y_pred: Any, *, weights: Any = None, void_label: Any 
 def scorer(name: str, **options: Any) -> Any:
     """A score by its name, for ``scoring=`` of scikit-learn's searches and cross-validation.
 
+    These take bare names of scikit-learn's own scores only, from a list that is closed when it is
+    imported: ``scoring="span_f1"`` is refused there, ``scoring=scorer("span_f1")`` is not.
+
     Parameters
     ----------
     name : str
