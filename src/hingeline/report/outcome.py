@@ -90,7 +90,7 @@ def compare(
         y_true, y_pred, tokens = _drop_void(model.void_label, y_true, y_pred, tokens)
     pairs = pair_labels(y_true, y_pred)
     word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
-    cost = check_loss(model.loss, word, len(model.classes_), vector=not single, whole=whole)
+    cost = check_loss(model.loss, word, model.classes_.tolist(), vector=not single, whole=whole)
     losses = find_losses(pairs, model.classes_, cost)
     if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
         losses = np.minimum(losses, cost[0, 0])
