@@ -4,8 +4,8 @@ A structure of your own: aligning sequences
 
 Which letter of a word became which letter of its misspelling? Input: two sequences; output: an
 alignment, made of letters kept or replaced, left out, and put in. Edit distance has such
-operations at fixed prices; here the prices are learnt, of every pair of letters. Decoding is the
-dynamic program of Needleman and Wunsch, compiled by numba.
+operations at fixed prices; here they are learnt. Decoding is the dynamic program of Needleman and
+Wunsch, compiled by numba.
 """
 
 # %%
@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 
 from hingeline import SSVM, Structure
+from hingeline.testing import check_structure
 
 LETTERS = 8
 LEFT_OUT, PUT_IN = LETTERS**2, LETTERS**2 + LETTERS  # where weights of these operations begin
@@ -58,19 +59,21 @@ class Alignment(Structure):
     def decode(x, w, y_true, loss_scale):
         """argmax over all alignments of w·f(x, y) + loss_scale·loss(y_true, y)."""
         n, m = lengths(x)
-        best = np.full((n + 1, m + 1), -np.inf)  # of the first i and the first j letters
-        best[0, 0] = 0.0
+        best = np.zeros((n + 1, m + 1))  # of the first i and the first j letters
         last = np.zeros((n + 1, m + 1), dtype=np.int32)  # 0 left out, 1 put in, 2 aligned
         for i in range(n + 1):
             for j in range(m + 1):
                 if i > 0:
-                    cost = loss_scale if loss_scale > 0.0 and y_true[i - 1] != -1 else 0.0
+                    truth = y_true[i - 1] if loss_scale > 0.0 else -1
+                    cost = loss_scale * (truth != -1)
                     best[i, j] = best[i - 1, j] + w[LEFT_OUT + x[0, i - 1]] + cost
-                if j > 0 and best[i, j - 1] + w[PUT_IN + x[1, j - 1]] > best[i, j]:
-                    best[i, j], last[i, j] = best[i, j - 1] + w[PUT_IN + x[1, j - 1]], 1
+                if j > 0:
+                    value = best[i, j - 1] + w[PUT_IN + x[1, j - 1]]
+                    if i == 0 or value > best[i, j]:
+                        best[i, j], last[i, j] = value, 1
                 if i > 0 and j > 0:
-                    cost = loss_scale if loss_scale > 0.0 and y_true[i - 1] != j - 1 else 0.0
-                    value = best[i - 1, j - 1] + w[x[0, i - 1] * LETTERS + x[1, j - 1]] + cost
+                    value = best[i - 1, j - 1] + w[x[0, i - 1] * LETTERS + x[1, j - 1]]
+                    value += loss_scale * (truth != j - 1)
                     if value > best[i, j]:
                         best[i, j], last[i, j] = value, 2
         y = np.full(n, -1, dtype=np.int32)
@@ -93,10 +96,7 @@ class Alignment(Structure):
 
 
 # %%
-# Words and misspellings: some letters are replaced by their neighbours, some are often left out,
-# some often put in.
-
-from hingeline.testing import check_structure
+# Words and misspellings: letters become their neighbours, some are often left out or put in.
 
 DROPS = np.array([0.4, 0.02, 0.02, 0.3, 0.02, 0.02, 0.02, 0.02])
 ADDS = np.array([0.01, 0.01, 0.2, 0.01, 0.01, 0.01, 0.15, 0.01])
@@ -114,8 +114,7 @@ def make_pairs(n, random, low=6, high=12):
                 target.append(letter ^ 1 if random.random() < 0.4 else letter)
         x = np.full((2, max(len(source), len(target))), -1)
         x[0, : len(source)], x[1, : len(target)] = source, target
-        X.append(x)
-        y.append(np.array(place))
+        X, y = [*X, x], [*y, np.array(place)]
     return X, y
 
 
@@ -124,20 +123,13 @@ X, y = make_pairs(150, random)
 check_structure(Alignment(), *make_pairs(3, random, 3, 5), n_trials=4)
 
 # %%
-# Train, and compare with edit distance: one for each letter replaced, left out or put in. It is
-# the same structure with other weights.
+# Train, and compare with edit distance: the same structure with weights −1 for each change.
 
 model = SSVM(Alignment(), C=0.1, random_state=0).fit(X, y)
 X_test, y_test = make_pairs(300, random)
 edits = np.append(np.eye(LETTERS).ravel() - 1.0, np.full(2 * LETTERS, -1.0))
-
-
-def share_right(found):
-    return np.mean(np.concatenate(found) == np.concatenate(y_test))
-
-
-learnt = share_right(model.predict(X_test))
-plain = share_right([Alignment.decode(x, edits, y[0], 0.0) for x in X_test])
+found = model.predict(X_test), [Alignment.decode(x, edits, y[0], 0.0) for x in X_test]
+learnt, plain = (np.mean(np.concatenate(f) == np.concatenate(y_test)) for f in found)
 print(f"at most {model.duality_gap_ / model.primal_objective_:.2%} above the optimum")
 print(f"letters aligned right: {learnt:.1%}, by edit distance {plain:.1%}")
 
@@ -145,13 +137,12 @@ print(f"letters aligned right: {learnt:.1%}, by edit distance {plain:.1%}")
 # The learnt prices: rows are letters of the word, columns what became of them.
 
 import matplotlib.pyplot as plt
+from matplotlib.colors import CenteredNorm
 
-table = np.column_stack(
-    [model.weights_[:LEFT_OUT].reshape(LETTERS, -1), model.weights_[LEFT_OUT:PUT_IN]]
-)
+aligned, left_out, _ = np.split(model.weights_, [LEFT_OUT, PUT_IN])
+table = np.column_stack([aligned.reshape(LETTERS, -1), left_out])
 figure, axes = plt.subplots(figsize=(5.5, 4.2), layout="constrained")
-largest = np.abs(table).max()
-shown = axes.imshow(table, cmap="RdBu", vmin=-largest, vmax=largest)
+shown = axes.imshow(table, cmap="RdBu", norm=CenteredNorm())
 axes.set_xticks(range(LETTERS + 1), [*"abcdefgh", "left out"])
 axes.set_yticks(range(LETTERS), [*"abcdefgh"])
 figure.colorbar(shown, label="weight")
