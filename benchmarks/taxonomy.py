@@ -106,10 +106,13 @@ def main() -> None:
     distance = TREE.to_matrix(NAMES)
     index = {name: k for k, name in enumerate(NAMES)}
     top = np.array([name.partition(".")[0] for name in NAMES])
-    systems = {
+    height = Taxonomy(TREE.parents, "height")
+    systems: dict[str, Any] = {
         "flat: zero_one": {"loss": "zero_one"},
         "tree: distance": {"loss": TREE},
-        "tree: height": {"loss": Taxonomy(TREE.parents, "height")},
+        "tree: distance, at most 1": {"loss": (1.0 / distance.max(), TREE)},
+        "tree: height": {"loss": height},
+        "tree: height, at most 1": {"loss": (1.0 / height.to_matrix(NAMES).max(), height)},
         "a classifier per node": None,
     }
     rows: list[dict[str, Any]] = []
