@@ -39,8 +39,9 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     violators : "all", "argmax" or int, optional
         For ``slack="sum"``: all classes (default), or only those that decoding finds; see
         :class:`hingeline.ChainSSVM`.
-    loss : "zero_one", array of shape (classes, classes), or (scale, loss)
-        Cost of predicting the column's class for the row's, in the order of ``classes_``.
+    loss : "zero_one", array of shape (classes, classes), Taxonomy, or (scale, loss)
+        Cost of predicting the column's class for the row's, in the order of ``classes_``; of
+        classes in a tree, :class:`hingeline.Taxonomy`.
     class_weight : dict or "balanced", optional; multiplies the weight of the examples of a class
     fit_intercept : bool, default=True
         Append a constant feature. Its weight is regularised like any other.
@@ -173,7 +174,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     def _make(
         self, matrix: sp.csr_matrix, offsets: Array | None, labels: Array, stride: int | None = None
     ) -> multiclass.MulticlassProblem:
-        cost = checks.check_loss(self.loss, "zero_one", len(self.classes_), vector=False)
+        cost = checks.check_loss(self.loss, "zero_one", self.classes_.tolist(), vector=False)
         return multiclass.make_problem(
             matrix.indptr, matrix.indices, matrix.data, labels, matrix.shape[1], cost, stride
         )

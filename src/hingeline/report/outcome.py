@@ -24,6 +24,7 @@ from hingeline.evaluation.metrics import (
 from hingeline.report.figures import draw_chart, draw_reliability
 from hingeline.report.sections import MOST_IN_MATRIX, Cell, Content, Matrix, Table, pick_shade
 from hingeline.report.words import brief, count, count_of, decimal, percent
+from hingeline.structures.custom import takes_input
 
 N_BINS = 12  # Points of a reliability curve.
 MOST_SCORES, MOST_PAIRS = 50, 12  # Most rows of scores, and most pairs of labels.
@@ -101,7 +102,7 @@ def compare(
     if segments:
         return _finish(pairs, _count_wrong(pairs), evaluation, single, tokens, part)
     word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
-    cost = check_loss(model.loss, word, len(model.classes_), vector=not single, whole=whole)
+    cost = check_loss(model.loss, word, model.classes_.tolist(), vector=not single, whole=whole)
     losses = find_losses(pairs, model.classes_, cost)
     if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
         losses = np.minimum(losses, cost[0, 0])
@@ -193,6 +194,8 @@ def _compare_structure(
     require(len(y_true) == len(y_pred), f"{what}: they must have one length.")
     require(len(y_true) != 0, "y_true is empty: there are no outputs to compare.")
     structure = model.structure
+    what = f"the loss of {type(structure).__name__} depends on x, which a report does not have"
+    require(not takes_input(structure.loss), f"{what}: leave y_true and y_pred out.")
     packed = [[structure.pack(y) for y in side] for side in (y_true, y_pred)]
     losses = np.array([float(structure.loss(a, b)) for a, b in zip(*packed, strict=True)])
     true, predicted = ([y.tolist() for y in side] for side in packed)
