@@ -236,6 +236,10 @@ def check_finite(values: Array, where: str) -> None:
 
 def as_csr(matrix: Any) -> sp.csr_matrix:
     """CSR with sorted, summed indices; the caller's matrix is left alone."""
+    if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.size and matrix.all():
+        n, d = matrix.shape  # no zeros to leave out, which takes scipy three times as long
+        columns = np.tile(np.arange(d, dtype=np.int32), n)
+        return sp.csr_matrix((matrix.flatten(), columns, np.arange(n + 1) * d), matrix.shape)
     matrix = sp.csr_matrix(matrix)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
