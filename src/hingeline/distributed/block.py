@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._checks import Array
+from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import Changes, spread
 from hingeline.core.formulations import cut_back, make_formulation, total_slack_cost
@@ -45,11 +46,19 @@ def peak_memory() -> float:
     return float(most if sys.platform == "darwin" else 1024 * most)
 
 
+@kernel
+def write_values(place: Array, values: Array, out: Array) -> None:
+    """``out[place] = values``."""
+    for p in range(place.shape[0]):
+        out[place[p]] = values[p]
+
+
 class Change(NamedTuple):
     """New values of some weights; of all where there is no index."""
 
     place: Any  # index of the weights; None: of all
     values: Array
+    n: int  # weights that there are
 
     @property
     def size(self) -> int:
@@ -58,7 +67,10 @@ class Change(NamedTuple):
 
     def apply(self, weights: Array) -> None:
         """Write the values."""
-        weights[slice(None) if self.place is None else self.place] = self.values
+        if self.place is None:
+            weights[:] = self.values
+        else:
+            write_values(self.place, self.values, weights)
 
     def add_to(self, weights: Array) -> None:
         """Add the values; no place comes twice."""
@@ -70,8 +82,8 @@ def find_change(before: Array, after: Array) -> Change:
     index = np.flatnonzero(before != after)
     kind = np.int32 if len(after) < 2**31 else np.int64
     if len(index) * (8 + np.dtype(kind).itemsize) >= after.nbytes:
-        return Change(None, after.copy())
-    return Change(index.astype(kind), after[index])
+        return Change(None, after.copy(), len(after))
+    return Change(index.astype(kind), after[index], len(after))
 
 
 class Told(NamedTuple):
@@ -106,10 +118,8 @@ class Host:
         began = time.process_time()
         change, *rest = common or (None,)
         if change is not None:
-            if change.place is None and len(self.common) != len(change.values):
-                self.common, self.weights, self.spare = (
-                    aligned_zeros(len(change.values)) for _ in range(3)
-                )
+            if len(self.common) != change.n:
+                self.common, self.weights, self.spare = (aligned_zeros(change.n) for _ in range(3))
             change.apply(self.common)
             change.apply(self.weights)
         answers = {}
@@ -285,7 +295,7 @@ class Block:
     def sum_up(self) -> Change:
         """``Σ α·a·Δf``, from nothing."""
         if self.compiled is None:
-            return Change(np.zeros(0, dtype=np.int32), np.zeros(0))
+            return find_change(self.host.spare, self.host.spare)
         vector = aligned_zeros(len(self.host.common))
         self.solver.add(self.solver.multipliers().mass, 1.0, vector)
         return find_change(self.host.spare, vector)

@@ -26,12 +26,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import kernel
+from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import Changes
 from hingeline.core.registry import SolverOptions, option
@@ -52,54 +52,124 @@ SUM_EVERY = 16  # Passes after which the weights are summed up from the multipli
 SAVE_EVERY = 4
 
 
+class Steps(NamedTuple):
+    """The steps of all examples of a round, over the weights that any of them changes."""
+
+    changes: Changes
+    first: Array  # (examples, 2): of an example's values, and of its places in the index
+    index: Array  # places of all products, column by column, among the weights that change
+
+
+@kernel
+def read_steps(changes: Changes, w: Array, seen: Array) -> tuple[Steps, Array]:
+    """Number the weights that steps change; which they are. ``seen`` is −1 everywhere."""
+    ends, code, _ = changes
+    n = ends.shape[0] - 1
+    first = np.empty((n, 2), dtype=np.int64)
+    v = entries = at = 0
+    for i in range(n):
+        first[i, 0] = v
+        first[i, 1] = entries
+        while at < ends[i + 1]:
+            rows, columns = abs(code[at]), code[at + 1]
+            v += columns + (0 if code[at] > 0 else rows)
+            entries += rows * columns
+            at += 2 + rows + columns
+    index = np.empty(entries, dtype=np.uint32)
+    moved = np.empty(min(entries, w.shape[0]), dtype=code.dtype)
+    # In the order in which they come up: neighbours in an example, neighbours in memory.
+    count = at = e = 0
+    while at < code.shape[0]:
+        columns = at + 2
+        rows = columns + code[at + 1]
+        at = rows + abs(code[at])
+        for k in range(columns, rows):
+            for r in range(rows, at):
+                place = code[r] + code[k]
+                if seen[place] < 0:
+                    seen[place] = count
+                    moved[count] = place
+                    count += 1
+                index[e] = seen[place]
+                e += 1
+    for j in range(count):
+        seen[moved[j]] = -1
+    return Steps(changes, first, index), moved[:count]
+
+
+@helper
+def score_step(steps: Steps, i: int, now: Array) -> float:
+    """The inner product of a step with a vector."""
+    (ends, code, values), index = steps.changes, steps.index
+    v, e = steps.first[i]
+    at = ends[i]
+    total = 0.0
+    while at < ends[i + 1]:
+        rows, columns = abs(code[at]), code[at + 1]
+        x = v + columns
+        ones = code[at] > 0
+        for k in range(v, x):
+            one = other = 0.0  # two sums: neither waits for the other
+            for r in range(0, rows - 1, 2):
+                a, b = now[index[e + r]], now[index[e + r + 1]]
+                one += a if ones else values[x + r] * a
+                other += b if ones else values[x + r + 1] * b
+            if rows % 2 == 1:
+                one += now[index[e + rows - 1]] * (1.0 if ones else values[x + rows - 1])
+            total += values[k] * (one + other)
+            e += rows
+        v = x if ones else x + rows
+        at += 2 + rows + columns
+    return total
+
+
+@helper
+def add_step(steps: Steps, i: int, length: float, now: Array) -> None:
+    """Go so far on a step."""
+    (ends, code, values), index = steps.changes, steps.index
+    v, e = steps.first[i]
+    at = ends[i]
+    while at < ends[i + 1]:
+        rows, columns = abs(code[at]), code[at + 1]
+        x = v + columns
+        ones = code[at] > 0
+        for k in range(v, x):
+            far = length * values[k]
+            for r in range(rows):
+                now[index[e + r]] += far if ones else far * values[x + r]
+            e += rows
+        v = x if ones else x + rows
+        at += 2 + rows + columns
+
+
 @kernel
 def take_steps(
-    w: Array,
-    changes: Changes,
+    now: Array,
+    steps: Steps,
     gain: Array,
     curve: Array,
     most: Array,
     lengths: Array,
     sweeps: int,
-    seen: Array,
-    moved: Array,
-    before: Array,
     accuracy: float,
-) -> int:
-    """Choose the lengths of steps by coordinate ascent, from 0; w goes along.
+) -> None:
+    """Choose the lengths of steps by coordinate ascent, from 0; ``now`` goes along.
 
-    Without sweeps the lengths are taken as they are. Which weights may have changed is written to
-    ``moved``, and what they were to ``before``; how many they are. ``seen`` is −1 everywhere.
+    These are the weights that change. Without sweeps the lengths are taken as they are.
     """
-    ends, index, values = changes
-    # Weights in the order in which they come up: neighbours in an example, neighbours in memory.
-    count = 0
-    for p in range(ends[-1]):
-        k = index[p]
-        if seen[k] < 0:
-            seen[k] = count
-            moved[count] = k
-            before[count] = w[k]
-            count += 1
-        index[p] = seen[k]
-    for j in range(count):
-        seen[moved[j]] = -1
-    now = before[:count].copy()
     n = gain.shape[0]
     if sweeps == 0:
         for i in range(n):
-            for p in range(ends[i], ends[i + 1]):
-                now[index[p]] += lengths[i] * values[p]
+            add_step(steps, i, lengths[i], now)
+        return
     square = np.empty(n)
-    total = np.zeros(count)
-    for i in range(n if sweeps > 0 else 0):
-        for p in range(ends[i], ends[i + 1]):
-            total[index[p]] += values[p]
-        square[i] = curve[i]
-        for p in range(ends[i], ends[i + 1]):
-            square[i] += values[p] * total[index[p]]
-        for p in range(ends[i], ends[i + 1]):
-            total[index[p]] = 0.0
+    alone = np.zeros(now.shape[0])
+    for i in range(n):
+        add_step(steps, i, 1.0, alone)
+        square[i] = curve[i] + score_step(steps, i, alone)
+        end = steps.first[i + 1, 1] if i + 1 < n else steps.index.shape[0]
+        for e in range(steps.first[i, 1], end):
+            alone[steps.index[e]] = 0.0
     whole = least = 0.0
     gained = np.full(n, np.inf)
     for s in range(sweeps):
@@ -108,9 +178,7 @@ def take_steps(
         for i in range(n):
             if s % 4 > 0 and gained[i] <= least:
                 continue
-            slope = gain[i] - lengths[i] * curve[i]
-            for p in range(ends[i], ends[i + 1]):
-                slope -= values[p] * now[index[p]]
+            slope = gain[i] - lengths[i] * curve[i] - score_step(steps, i, now)
             goal = most[i] if slope > 0.0 else 0.0
             if square[i] > 0.0:
                 goal = min(max(lengths[i] + slope / square[i], 0.0), most[i])
@@ -119,15 +187,21 @@ def take_steps(
             if step != 0.0:
                 lengths[i] = goal
                 rise += gained[i]
-                for p in range(ends[i], ends[i + 1]):
-                    now[index[p]] += step * values[p]
+                add_step(steps, i, step, now)
         whole += rise
         least = 0.3 * rise / max(n, 1)
         if rise <= accuracy * whole:
             break
-    for j in range(count):
-        w[moved[j]] = now[j]
-    return count
+
+
+@kernel
+def move_weights(w: Array, moved: Array, now: Array, drift: Array, visits: float) -> None:
+    """Give the weights that change their values, and the average its share."""
+    factor = visits * (visits - 1.0)
+    for j in range(moved.shape[0]):
+        k = moved[j]
+        drift[k] += factor * (now[j] - w[k])
+        w[k] = now[j]
 
 
 class Blocks(CertifiedSolver):
@@ -186,7 +260,7 @@ class Blocks(CertifiedSolver):
         self._ended = False
         self._linear_of, self._ridge_of = np.zeros(n_blocks), np.zeros(n_blocks)
         everyone = dict.fromkeys(range(n_blocks), (None,))
-        self._call("restore", everyone, Change(None, self.w), log=False)
+        self._call("restore", everyone, find_change(self.w, self.w), log=False)
 
     # Calls, and what happens when a worker is lost.
 
@@ -225,7 +299,7 @@ class Blocks(CertifiedSolver):
         """Make blocks anew and let them do again what they did since they sent their state."""
         while True:
             self._rebuild(lost)
-            base = Change(None, self._base)
+            base = find_change(np.zeros_like(self._base), self._base)
             calls = [("restore", (base,), {k: (self._states.get(k),) for k in lost})]
             calls += [(m, c, {k: own[k] for k in lost}) for m, c, own in self._log]
             for method, common, own in calls:
@@ -245,7 +319,7 @@ class Blocks(CertifiedSolver):
         if self._moved is None:
             change = find_change(self._sent, self.w)
         else:
-            change = Change(self._moved, self.w[self._moved])
+            change = Change(self._moved, self.w[self._moved], len(self.w))
         change.apply(self._sent)
         self._moved = np.zeros(0, dtype=np.int32)
         return change
@@ -318,33 +392,29 @@ class Blocks(CertifiedSolver):
 
     def _step(self, told: list[Told]) -> Array:
         """Choose how far the steps go, and take them."""
-        starts = np.cumsum([0, *(one.changes.ends[-1] for one in told)])
-        ends = [one.changes.ends[1:] + start for one, start in zip(told, starts, strict=False)]
+        ends = [one.changes.ends for one in told]
+        starts = np.cumsum([0, *(own[-1] for own in ends)])
         changes = Changes(
-            np.concatenate([[0], *ends]).astype(np.int64),
+            np.concatenate([[0], *(own[1:] + at for own, at in zip(ends, starts, strict=False))]),
             *(np.concatenate([one.changes[part] for one in told]) for part in (1, 2)),
         )
         gain, curve, most = (np.concatenate([one[part] for one in told]) for part in (1, 2, 3))
-        size = min(len(self.w), len(changes.places))
-        moved, before = np.empty(size, dtype=changes.places.dtype), np.empty(size)
+        steps, moved = read_steps(changes, self.w, self._seen)
+        now = self.w[moved]
         combine = self.options.combine
         one_for_all = {"each": 0.0, "average": 1.0 / len(self.sizes)}.get(combine, 1.0)
         lengths = np.full(len(gain), one_for_all)
         sweeps = SWEEPS if combine == "each" else 0
-        size = take_steps(
-            *(self.w, changes, gain, curve, most, lengths, sweeps),
-            *(self._seen, moved, before, ACCURACY),
-        )
-        moved, before = moved[:size], before[:size]
-        change = self.w[moved] - before
+        take_steps(now, steps, gain, curve, most, lengths, sweeps, ACCURACY)
         if combine == "line":
+            before = self.w[moved]
+            change = now - before
             slope, square = gain.sum() - before @ change, curve.sum() + change @ change
             t = min(max(float(slope), 0.0) / square, 1.0) if square > 0.0 else float(slope > 0.0)
-            change *= t
+            now = before + t * change
             lengths *= t
-            self.w[moved] = before + change
         self.visits += 1.0
-        self.drift[moved] += self.visits * (self.visits - 1.0) * change
+        move_weights(self.w, moved, now, self.drift, self.visits)
         self._moved = moved
         return lengths
 
@@ -456,5 +526,5 @@ class Blocks(CertifiedSolver):
             states[k] = {n.partition(".")[2]: v for n, v in tables.items() if n.startswith(f"{k}.")}
         self._sent, self._moved = self.w.copy(), None
         each = {k: (state,) for k, state in states.items()}
-        self._call("restore", each, Change(None, self.w))
+        self._call("restore", each, Change(None, self.w, len(self.w)))
         self.save_states()
