@@ -77,13 +77,15 @@ class Change(NamedTuple):
         weights[slice(None) if self.place is None else self.place] += self.values
 
 
-def find_change(before: Array, after: Array) -> Change:
-    """What makes one vector of the other, in the form that takes less room."""
-    index = np.flatnonzero(before != after)
+def find_change(before: Array | None, after: Array, dense: bool = True) -> Change:
+    """What makes one vector of the other (None: 0), where ``dense`` in the form that is smaller."""
+    differs = after if before is None else after != before
+    index = np.flatnonzero(differs)
     kind = np.int32 if len(after) < 2**31 else np.int64
-    if len(index) * (8 + np.dtype(kind).itemsize) >= after.nbytes:
+    if dense and len(index) * (8 + np.dtype(kind).itemsize) >= after.nbytes > 0:
         return Change(None, after.copy(), len(after))
-    return Change(index.astype(kind), after[index], len(after))
+    index = index.astype(kind)
+    return Change(index, after[index], len(after))
 
 
 class Told(NamedTuple):
@@ -163,7 +165,7 @@ class Block:
         self.order = np.zeros(0, dtype=np.int64)
         self.pending: tuple[Array, ...] = ()
         if compiled is None:
-            return {"n": 0, "exact": True, "bounded": True, "data": "", "stages": []}
+            return {"n": 0, "work": 0.0, "exact": True, "bounded": True, "data": "", "stages": []}
         estimator = self.estimator
         form = make_formulation(C, estimator.slack, estimator.rescale, self.weights)
         solver_class = estimator._solver_class(compiled)
@@ -175,6 +177,8 @@ class Block:
         return {
             "n": len(self.solver.active),
             "n_weights": compiled.n_weights,
+            # Of decoding all of it, about: every number of the data with the weights of all labels.
+            "work": float(compiled.size * getattr(compiled.problem, "n_labels", 1)),
             "exact": compiled.exact,
             "bounded": compiled.bounded,
             "data": identity(compiled, form.cap, form.ridge),
@@ -295,10 +299,10 @@ class Block:
     def sum_up(self) -> Change:
         """``Σ α·a·Δf``, from nothing."""
         if self.compiled is None:
-            return find_change(self.host.spare, self.host.spare)
+            return find_change(None, self.host.spare)
         vector = aligned_zeros(len(self.host.common))
         self.solver.add(self.solver.multipliers().mass, 1.0, vector)
-        return find_change(self.host.spare, vector)
+        return find_change(None, vector)
 
     def save(self) -> dict[str, Array]:
         """All that decides what this block does next, as arrays; between two passes."""

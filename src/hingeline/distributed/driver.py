@@ -39,16 +39,18 @@ from hingeline.core.solver import CertifiedSolver
 from hingeline.distributed.block import Change, Told, find_change, peak_memory
 from hingeline.distributed.executors import LOST, Executor, WorkersLost
 
-PIECES = 16  # that a block's examples are cut into, one for each round of a pass
-#: Rounds after them over the planes known, in early passes and in late ones;
-AGAIN = (1, 5)
-#: the ascent over steps ends where a sweep gains less than so much of it all, and after some. With
+#: A block's examples are cut into so many pieces, at least and at most: one for each round.
+PIECES = (4, 16)
+#: Rounds after them over the planes known, at most, in passes that find little new; 1 in others.
+AGAIN = 5
+PACE = 1e9  # Multiplications a second, by which the work of a pass is put into seconds.
+#: The ascent over steps ends where a sweep gains less than so much of it all, and after some. With
 #: 0.01 the weights were as good in the dual, and twice as far from the optimum in the primal.
 ACCURACY = 3e-4
 SWEEPS = 80
 SUM_EVERY = 16  # Passes after which the weights are summed up from the multipliers.
 #: Passes after which blocks send their state, for when a worker is lost; sooner where what they
-#: would have to be told again takes twice the memory of the weights.
+#: would have to be told again takes the memory of the weights.
 SAVE_EVERY = 4
 
 
@@ -219,9 +221,11 @@ class Blocks(CertifiedSolver):
             "how blocks are joined: a step for each example, or one for all",
             words=("each", "line", "average", "add"),
         )
-        pieces: int = option(PIECES, "rounds of a pass, each with a piece of every block", least=1)
+        latency: float = option(0.005, "seconds of a round trip, which decide about rounds")
+        bandwidth: float = option(1e9, "bytes a second to and from the driver, likewise")
+        pieces: int | None = option(None, "rounds of a pass that decode; None: by latency", least=1)
 
-    saved_numbers = (*CertifiedSolver.saved_numbers, "rounds", "late", "_planes")
+    saved_numbers = (*CertifiedSolver.saved_numbers, "rounds", "_planes", "_traffic")
     saved_arrays = ("w", "_best", "drift")
 
     def __init__(
@@ -245,22 +249,22 @@ class Blocks(CertifiedSolver):
         self._seen = np.full(len(self.w), -1, dtype=np.int32)
         n_blocks = len(facts)
         self.lengths = [np.zeros(0)] * n_blocks  # how far the steps of the last round go
-        self.clock = self.oracle_calls = self.rounds = self._planes = 0
-        self.visits, self.late = 0.0, False
+        self.clock = self.oracle_calls = self.rounds = self._planes = self._traffic = 0
+        self.visits, self.work = 0.0, max(fact["work"] for fact in facts) / PACE
         self.good_primal = -math.inf
         self._certificates, self._average_leads, self._stretch = 0, True, 1.0
         self._best: Array | None = None
         self._best_primal, self._excess, self._best_excess = math.inf, 0.0, math.nan
         self.seconds, self.waited = [0.0] * n_blocks, 0.0
-        self._sent = self.w.copy()  # the weights that workers have
-        self._moved: Array | None = None  # where these are others; None: anywhere
+        self._sent = self.w  # the weights that workers have, but where they moved since
+        self._moved = np.zeros(0, dtype=np.int32)
         self._log: list[tuple[str, tuple[Any, ...], dict[int, Any]]] = []
         self._states: dict[int, dict[str, Array]] = {}
-        self._base = self.w.copy()
+        self._base = find_change(None, self.w)
         self._ended = False
         self._linear_of, self._ridge_of = np.zeros(n_blocks), np.zeros(n_blocks)
         everyone = dict.fromkeys(range(n_blocks), (None,))
-        self._call("restore", everyone, find_change(self.w, self.w), log=False)
+        self._call("restore", everyone, self._base, log=False)
 
     # Calls, and what happens when a worker is lost.
 
@@ -299,8 +303,7 @@ class Blocks(CertifiedSolver):
         """Make blocks anew and let them do again what they did since they sent their state."""
         while True:
             self._rebuild(lost)
-            base = find_change(np.zeros_like(self._base), self._base)
-            calls = [("restore", (base,), {k: (self._states.get(k),) for k in lost})]
+            calls = [("restore", (self._base,), {k: (self._states.get(k),) for k in lost})]
             calls += [(m, c, {k: own[k] for k in lost}) for m, c, own in self._log]
             for method, common, own in calls:
                 found = self.executor.call(method, common, own)
@@ -311,17 +314,14 @@ class Blocks(CertifiedSolver):
 
     def save_states(self) -> None:
         """Have all blocks send their state, from which they are made anew when they are lost."""
-        states = self._call("save", dict.fromkeys(range(len(self.sizes)), ()), log=False)
-        self._states, self._base, self._log = dict(enumerate(states)), self._sent.copy(), []
+        states = self._call("save", {}, self._send(), log=False)
+        self._states, self._log = dict(enumerate(states)), []
+        self._base = find_change(None, self._sent)
 
     def _send(self) -> Change:
         """What makes the workers' weights those of now."""
-        if self._moved is None:
-            change = find_change(self._sent, self.w)
-        else:
-            change = Change(self._moved, self.w[self._moved], len(self.w))
-        change.apply(self._sent)
-        self._moved = np.zeros(0, dtype=np.int32)
+        change = Change(self._moved, self._sent[self._moved], len(self._sent))
+        self._moved = self._moved[:0]
         return change
 
     # Rounds.
@@ -347,20 +347,32 @@ class Blocks(CertifiedSolver):
             self.restart_average()
         parts = (part for _, common, _ in self._log for part in common)
         logged = sum(part.size for part in parts if isinstance(part, Change))
-        if self.clock % SAVE_EVERY == 0 or logged > 2 * self.w.nbytes:
+        if self.clock % SAVE_EVERY == 0 or logged > self.w.nbytes:
             self.save_states()
             if moved := self.executor.rebalance():  # while there is nothing to do again
                 self._bring_back(moved)
-        pieces = self.options.pieces
+        pieces = self.options.pieces or self._cut()
         known = self._planes
         estimate = math.fsum(self._round(piece, pieces, stage) for piece in range(pieces))
-        self.late = 20 * (self._planes - known) <= sum(self.sizes)  # decoding finds little new
-        for _ in range(AGAIN[self.late]):
+        late = 20 * (self._planes - known) <= sum(self.sizes)  # decoding finds little new
+        for _ in range(self._repeat() if late else 1):
             self._round(pieces, pieces, stage)
         told = self._call("end_pass", self._own_lengths(), self._send())
         self.lengths = [np.zeros(0)] * len(self.sizes)
         self._linear_of[:], self._ridge_of[:] = zip(*told, strict=True)
         return estimate if stage == 1.0 else math.inf
+
+    def _cut(self) -> int:
+        """Rounds of a pass: as many powers of 2 as keep its latency below its decoding."""
+        pieces, most = PIECES
+        while 2 * pieces <= most and 2 * pieces * self.options.latency <= self.work:
+            pieces *= 2
+        return pieces
+
+    def _repeat(self) -> int:
+        """Rounds over known planes: as many as keep what they send below the decoding of a pass."""
+        cost = self.options.latency + self._traffic / self.options.bandwidth
+        return int(min(max(self.work / cost, 1.0), AGAIN))
 
     def _begin_stage(self) -> float:
         """The factor on the bounds in this pass; where it rises, the multipliers rise with it."""
@@ -369,7 +381,7 @@ class Blocks(CertifiedSolver):
         rise = factors[at] / factors[max(at - 1, 0)] if self.clock <= len(factors) else 1.0
         if rise != 1.0:
             self.w *= rise
-            self._moved = None
+            self._moved = find_change(None, self.w, dense=False).place
             self._call("scale", {}, self._send(), (rise,))
             self.restart_average()
         return factors[at]
@@ -383,6 +395,8 @@ class Blocks(CertifiedSolver):
         told: list[Told | None] = self._call("advance", self._own_lengths(), self._send(), common)
         self.rounds += 1
         known = [one for one in told if one is not None]
+        if piece == pieces:
+            self._traffic = sum(part.nbytes for one in known for part in one.changes)
         self._planes = sum(one.planes for one in known)
         self.oracle_calls += sum(one.decodes for one in known)
         lengths = self._step(known)
@@ -429,7 +443,7 @@ class Blocks(CertifiedSolver):
         return math.fsum(self._linear_of) - square - math.fsum(self._ridge_of)
 
     def primal_of(self, weights: Array) -> float:
-        told = self._call("measure", {}, rest=(find_change(self._sent, weights),))
+        told = self._call("measure", {}, self._send(), (find_change(self._sent, weights),))
         self.oracle_calls += sum(self.sizes)
         self._excess = math.fsum(excess for _, excess in told)
         return 0.5 * float(weights @ weights) + math.fsum(cost for cost, _ in told)
@@ -455,9 +469,11 @@ class Blocks(CertifiedSolver):
 
     def sum_up(self) -> None:
         """The weights from the multipliers again: what many small steps left of rounding goes."""
-        self.w[:], self._moved = 0.0, None
+        before = self.w.copy()
+        self.w[:] = 0.0
         for vector in self._call("sum_up", {}):
             vector.add_to(self.w)
+        self._moved = find_change(before, self.w, dense=False).place
 
     @contextlib.contextmanager
     def _average_in_place(self) -> Iterator[None]:
@@ -470,7 +486,10 @@ class Blocks(CertifiedSolver):
     def candidate(self) -> Array:
         if self.visits == 0.0:
             return self.w.copy()
-        return self.w - self.drift / (self.visits * (self.visits + 1.0))
+        candidate = self.w.copy()
+        some = np.flatnonzero(self.drift)
+        candidate[some] -= self.drift[some] / (self.visits * (self.visits + 1.0))
+        return candidate
 
     def restart_average(self) -> None:
         self.drift[:] = 0.0
@@ -504,7 +523,7 @@ class Blocks(CertifiedSolver):
     def findings(self, weights: Array) -> dict[str, float]:
         if self._ended:
             return {}
-        told = self._call("weigh", dict.fromkeys(range(len(self.sizes)), ()), log=False)
+        told = self._call("weigh", {}, log=False)
         return {"worker_memory_": max(told), "driver_memory_": peak_memory()}
 
     # Snapshots.
@@ -524,7 +543,7 @@ class Blocks(CertifiedSolver):
         states: dict[int, dict[str, Array]] = {}
         for k in range(len(self.sizes)):
             states[k] = {n.partition(".")[2]: v for n, v in tables.items() if n.startswith(f"{k}.")}
-        self._sent, self._moved = self.w.copy(), None
+        self._sent, self._moved = self.w, self._moved[:0]
         each = {k: (state,) for k, state in states.items()}
-        self._call("restore", each, Change(None, self.w, len(self.w)))
+        self._call("restore", each, find_change(None, self.w))
         self.save_states()
