@@ -27,7 +27,7 @@ COMMANDS = (
 )
 #: Options in groups, for commands with many; others stand first.
 _PANELS = {
-    "The file": "format columns use label",
+    "The file": "format task columns use label",
     "Features": "template min_count hash_bits scale",
     "What is learnt": "C grid nu slack loss rescale violators scheme edges",
     "When training ends": "tol max_iter max_time dev patience cv cv_output",

@@ -73,9 +73,14 @@ def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str |
 
 
 def make_encoder(
-    format: str, template: Path | None, min_count: int | None, hash_bits: int | None
+    format: str, task: str, template: Path | None, min_count: int | None, hash_bits: int | None
 ) -> TokenTemplates | DictEncoder | None:
     """What turns the tokens of a format into numbers; None where the file has numbers."""
+    if task == "dependencies":
+        given = template or min_count or hash_bits
+        what = "--template, --min-count and --hash-bits are for the features of words"
+        require(given is None, f"{what}, not of dependencies: leave them out.")
+        return None
     if format not in files.NAMED:
         return None
     if format not in files.WORDS:
@@ -174,13 +179,18 @@ def _score_labels(kind: str, y: Any, found: Any) -> float:
 
 
 def cross_validate(
-    progress: FitProgress, estimator: Any, features: Any, samples: files.Samples, n_folds: int
+    progress: FitProgress,
+    estimator: Any,
+    features: Any,
+    samples: files.Samples,
+    n_folds: int,
+    kind: str,
 ) -> tuple[float, list[Any]]:
     """Labels of every example by a model that has not seen it, and their score.
 
     ``estimator`` is copied, and so are ``features``, which learn from each part anew.
     """
-    n, kind = samples.n_sequences, samples.layout.kind
+    n = samples.n_sequences
     require(n_folds <= n, f"--cv: there are {n} examples, too few for {n_folds} parts.")
     order = np.random.default_rng(estimator.random_state).permutation(n)
     found: list[Any] = [None] * n

@@ -197,7 +197,10 @@ def decode_by_loss(problem: MulticlassProblem, i: int, w: Array) -> tuple[Array,
 
 @helper
 def decode_best(problem: MulticlassProblem, i: int, w: Array, loss_scale: float, ys: Array) -> int:
-    order = np.argsort(-class_scores(problem, i, w, loss_scale), kind="mergesort")
+    scores = class_scores(problem, i, w, loss_scale)
+    for k in range(len(scores)):
+        scores[k] = -scores[k]
+    order = np.argsort(scores, kind="mergesort")
     count = min(problem.n_labels, ys.shape[0])
     for k in range(count):
         ys[k, 0] = order[k]
