@@ -58,8 +58,8 @@ class Steps(NamedTuple):
     """The steps of all examples of a round, over the weights that any of them changes."""
 
     changes: Changes
-    first: Array  # (examples, 2): of an example's values, and of its places in the index
-    index: Array  # places of all products, column by column, among the weights that change
+    first: Array  # (examples, 2): of an example's values, and of its places
+    places: Array  # of all products, column by column, numbers among the weights that change
 
 
 @kernel
@@ -102,7 +102,7 @@ def read_steps(changes: Changes, w: Array, seen: Array) -> tuple[Steps, Array]:
 @helper
 def score_step(steps: Steps, i: int, now: Array) -> float:
     """The inner product of a step with a vector."""
-    (ends, code, values), index = steps.changes, steps.index
+    (ends, code, values), index = steps.changes, steps.places
     v, e = steps.first[i]
     at = ends[i]
     total = 0.0
@@ -128,7 +128,7 @@ def score_step(steps: Steps, i: int, now: Array) -> float:
 @helper
 def add_step(steps: Steps, i: int, length: float, now: Array) -> None:
     """Go so far on a step."""
-    (ends, code, values), index = steps.changes, steps.index
+    (ends, code, values), index = steps.changes, steps.places
     v, e = steps.first[i]
     at = ends[i]
     while at < ends[i + 1]:
@@ -169,9 +169,9 @@ def take_steps(
     for i in range(n):
         add_step(steps, i, 1.0, alone)
         square[i] = curve[i] + score_step(steps, i, alone)
-        end = steps.first[i + 1, 1] if i + 1 < n else steps.index.shape[0]
+        end = steps.first[i + 1, 1] if i + 1 < n else steps.places.shape[0]
         for e in range(steps.first[i, 1], end):
-            alone[steps.index[e]] = 0.0
+            alone[steps.places[e]] = 0.0
     whole = least = 0.0
     gained = np.full(n, np.inf)
     for s in range(sweeps):

@@ -531,11 +531,11 @@ def planes_list(
                 ):
                     count = _sum_up(columns, amounts, first, count, a * stride + b, step)
     if problem.boundary == 1:
-        for row, t in ((problem.n_labels, 0), (problem.n_labels + 1, length - 1)):
+        for end, t in ((problem.n_labels, 0), (problem.n_labels + 1, length - 1)):
             first = count
             for j in range(m):
                 for b, step in ((labels[t], steps[j]), (ys[j, t], -steps[j])):
-                    count = _sum_up(columns, amounts, first, count, row * stride + b, step)
+                    count = _sum_up(columns, amounts, first, count, end * stride + b, step)
     size = (0, 0)
     if count > 0:
         table = (np.full(1, problem.n_features), np.ones(1), (0, 1, stride))
