@@ -23,8 +23,7 @@ curvature (C. Ma et al., CoCoA+, 2015).
 
 import contextlib
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -37,7 +36,7 @@ from hingeline.core.blocks import Changes
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.distributed.block import Change, Told, find_change, peak_memory
-from hingeline.distributed.executors import LOST, Executor, WorkersLost
+from hingeline.distributed.executors import Calls, WorkersLost
 
 #: A block's examples are cut into so many pieces, at least and at most: one for each round.
 PIECES = (4, 16)
@@ -102,48 +101,34 @@ def read_steps(changes: Changes, w: Array, seen: Array) -> tuple[Steps, Array]:
 
 
 @helper
-def score_step(steps: Steps, i: int, now: Array) -> float:
-    """The inner product of a step with a vector."""
-    (ends, code, values), index = steps.changes, steps.places
+def follow_step(steps: Steps, i: int, length: float, now: Array) -> float:
+    """Go so far on a step; where that is 0, the inner product of the step with ``now``."""
+    (ends, code, values), places = steps.changes, steps.places
     v, e = steps.first[i]
     at = ends[i]
     total = 0.0
     while at < ends[i + 1]:
         rows, columns = abs(code[at]), code[at + 1]
-        x = v + columns
         ones = code[at] > 0
+        x = v + columns
         for k in range(v, x):
-            one = other = 0.0  # two sums: neither waits for the other
-            for r in range(0, rows - 1, 2):
-                a, b = now[index[e + r]], now[index[e + r + 1]]
-                one += a if ones else values[x + r] * a
-                other += b if ones else values[x + r + 1] * b
-            if rows % 2 == 1:
-                one += now[index[e + rows - 1]] * (1.0 if ones else values[x + rows - 1])
+            far, one, other = length * values[k], 0.0, 0.0
+            if length != 0.0:
+                for r in range(rows):
+                    now[places[e + r]] += far if ones else far * values[x + r]
+            elif ones:
+                for r in range(0, rows - 1, 2):  # two sums: neither waits for the other
+                    one += now[places[e + r]]
+                    other += now[places[e + r + 1]]
+                one += now[places[e + rows - 1]] if rows % 2 == 1 else 0.0
+            else:
+                for r in range(rows):
+                    one += values[x + r] * now[places[e + r]]
             total += values[k] * (one + other)
             e += rows
         v = x if ones else x + rows
         at += 2 + rows + columns
     return total
-
-
-@helper
-def add_step(steps: Steps, i: int, length: float, now: Array) -> None:
-    """Go so far on a step."""
-    (ends, code, values), index = steps.changes, steps.places
-    v, e = steps.first[i]
-    at = ends[i]
-    while at < ends[i + 1]:
-        rows, columns = abs(code[at]), code[at + 1]
-        x = v + columns
-        ones = code[at] > 0
-        for k in range(v, x):
-            far = length * values[k]
-            for r in range(rows):
-                now[index[e + r]] += far if ones else far * values[x + r]
-            e += rows
-        v = x if ones else x + rows
-        at += 2 + rows + columns
 
 
 @kernel
@@ -164,13 +149,14 @@ def take_steps(
     n = gain.shape[0]
     if sweeps == 0:
         for i in range(n):
-            add_step(steps, i, lengths[i], now)
+            if lengths[i] != 0.0:
+                follow_step(steps, i, lengths[i], now)
         return
     square = np.empty(n)
     alone = np.zeros(now.shape[0])
     for i in range(n):
-        add_step(steps, i, 1.0, alone)
-        square[i] = curve[i] + score_step(steps, i, alone)
+        follow_step(steps, i, 1.0, alone)
+        square[i] = curve[i] + follow_step(steps, i, 0.0, alone)
         end = steps.first[i + 1, 1] if i + 1 < n else steps.places.shape[0]
         for e in range(steps.first[i, 1], end):
             alone[steps.places[e]] = 0.0
@@ -182,7 +168,7 @@ def take_steps(
         for i in range(n):
             if s % 4 > 0 and gained[i] <= least:
                 continue
-            slope = gain[i] - lengths[i] * curve[i] - score_step(steps, i, now)
+            slope = gain[i] - lengths[i] * curve[i] - follow_step(steps, i, 0.0, now)
             goal = most[i] if slope > 0.0 else 0.0
             if square[i] > 0.0:
                 goal = min(max(lengths[i] + slope / square[i], 0.0), most[i])
@@ -191,7 +177,7 @@ def take_steps(
             if step != 0.0:
                 lengths[i] = goal
                 rise += gained[i]
-                add_step(steps, i, step, now)
+                follow_step(steps, i, step, now)
         whole += rise
         least = 0.3 * rise / max(n, 1)
         if rise <= accuracy * whole:
@@ -230,15 +216,8 @@ class Blocks(CertifiedSolver):
     saved_numbers = (*CertifiedSolver.saved_numbers, "rounds", "_planes", "_traffic")
     saved_arrays = ("w", "_best", "drift")
 
-    def __init__(
-        self,
-        executor: Executor,
-        rebuild: Callable[[list[int]], None],
-        facts: list[dict[str, Any]],
-        options: dict[str, Any],
-        tell: Callable[[str], None] = lambda text: None,
-    ) -> None:
-        self.executor, self._rebuild, self.tell = executor, rebuild, tell
+    def __init__(self, calls: Calls, facts: list[dict[str, Any]], options: dict[str, Any]) -> None:
+        self.calls, self.executor = calls, calls.executor
         self.options = self.Options(**options)
         self.exact = all(fact["exact"] for fact in facts)
         self.bounded = all(fact["bounded"] for fact in facts)
@@ -257,68 +236,20 @@ class Blocks(CertifiedSolver):
         self._certificates, self._average_leads, self._stretch = 0, True, 1.0
         self._best: Array | None = None
         self._best_primal, self._excess, self._best_excess = math.inf, 0.0, math.nan
-        self.seconds, self.waited = [0.0] * n_blocks, 0.0
         self._sent = self.w  # the weights that workers have, but where they moved since
         self._moved = np.zeros(0, dtype=np.int32)
-        self._log: list[tuple[str, tuple[Any, ...], dict[int, Any]]] = []
-        self._states: dict[int, dict[str, Array]] = {}
-        self._base = find_change(None, self.w)
         self._ended = False
         self._linear_of, self._ridge_of = np.zeros(n_blocks), np.zeros(n_blocks)
-        everyone = dict.fromkeys(range(n_blocks), (None,))
-        self._call("restore", everyone, self._base, log=False)
+        self._prepared = len(calls.log)
+        calls.ask("restore", (find_change(None, self.w),), dict.fromkeys(range(n_blocks), (None,)))
 
-    # Calls, and what happens when a worker is lost.
-
-    def _call(
-        self,
-        method: str,
-        own: dict[int, Any],
-        change: Change | None = None,
-        rest: tuple[Any, ...] = (),
-        log: bool = True,
-    ) -> list[Any]:
-        """Let all blocks do something; their answers, in order."""
-        n_blocks = len(self.sizes)
-        own = own or dict.fromkeys(range(n_blocks), ())
-        common = (change, *rest)
-        began, busy = time.perf_counter(), 0.0
-        answers: dict[int, Any] = {}
-        left = dict(own)
-        while left:
-            found = self.executor.call(method, common, left)
-            lost = [k for k, answer in found.items() if answer is LOST]
-            answers |= {k: answer for k, answer in found.items() if answer is not LOST}
-            left = {k: own[k] for k in lost}
-            if lost:
-                self.tell(f"a worker was lost; {len(lost)} blocks are made anew")
-                self._bring_back(lost)
-        for k, (_, seconds) in answers.items():
-            self.seconds[k] += seconds
-            busy = max(busy, seconds)
-        self.waited += max(time.perf_counter() - began - busy, 0.0)
-        if log:
-            self._log.append((method, common, own))
-        return [answers[k][0] for k in range(n_blocks)]
-
-    def _bring_back(self, lost: list[int]) -> None:
-        """Make blocks anew and let them do again what they did since they sent their state."""
-        while True:
-            self._rebuild(lost)
-            calls = [("restore", (self._base,), {k: (self._states.get(k),) for k in lost})]
-            calls += [(m, c, {k: own[k] for k in lost}) for m, c, own in self._log]
-            for method, common, own in calls:
-                found = self.executor.call(method, common, own)
-                if any(answer is LOST for answer in found.values()):
-                    break
-            else:
-                return
-
-    def save_states(self) -> None:
+    def save_states(self) -> list[dict[str, Array]]:
         """Have all blocks send their state, from which they are made anew when they are lost."""
-        states = self._call("save", {}, self._send(), log=False)
-        self._states, self._log = dict(enumerate(states)), []
-        self._base = find_change(None, self._sent)
+        states = self.calls.ask("save", (self._send(),), log=False)
+        base = find_change(None, self._sent)
+        own = {k: (state,) for k, state in enumerate(states)}
+        self.calls.log[self._prepared :] = [("restore", (base,), own, {})]
+        return states
 
     def _send(self) -> Change:
         """What makes the workers' weights those of now."""
@@ -347,19 +278,19 @@ class Blocks(CertifiedSolver):
         stage = self._begin_stage()
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()
-        parts = (part for _, common, _ in self._log for part in common)
-        logged = sum(part.size for part in parts if isinstance(part, Change))
-        if self.clock % SAVE_EVERY == 0 or logged > self.w.nbytes:
+        logged = self.calls.log[self._prepared + 1 :]
+        parts = [part for _, common, *_ in logged for part in common if isinstance(part, Change)]
+        if self.clock % SAVE_EVERY == 0 or sum(part.size for part in parts) > self.w.nbytes:
             self.save_states()
             if moved := self.executor.rebalance():  # while there is nothing to do again
-                self._bring_back(moved)
+                self.calls.repeat(moved)
         pieces = self.options.pieces or self._cut()
         known = self._planes
         estimate = math.fsum(self._round(piece, pieces, stage) for piece in range(pieces))
         late = 20 * (self._planes - known) <= sum(self.sizes)  # decoding finds little new
         for _ in range(self._repeat() if late else 1):
             self._round(pieces, pieces, stage)
-        told = self._call("end_pass", self._own_lengths(), self._send())
+        told = self.calls.ask("end_pass", (self._send(),), self._own_lengths())
         self.lengths = [np.zeros(0)] * len(self.sizes)
         self._linear_of[:], self._ridge_of[:] = zip(*told, strict=True)
         return estimate if stage == 1.0 else math.inf
@@ -384,7 +315,7 @@ class Blocks(CertifiedSolver):
         if rise != 1.0:
             self.w *= rise
             self._moved = find_change(None, self.w, dense=False).place
-            self._call("scale", {}, self._send(), (rise,))
+            self.calls.ask("scale", (self._send(), rise))
             self.restart_average()
         return factors[at]
 
@@ -393,8 +324,8 @@ class Blocks(CertifiedSolver):
 
     def _round(self, piece: int, pieces: int, stage: float) -> float:
         sigma = float(len(self.sizes)) if self.options.combine == "add" else 1.0
-        common = (self.clock, piece, pieces, stage, sigma)
-        told: list[Told | None] = self._call("advance", self._own_lengths(), self._send(), common)
+        common = (self._send(), self.clock, piece, pieces, stage, sigma)
+        told: list[Told | None] = self.calls.ask("advance", common, self._own_lengths())
         self.rounds += 1
         known = [one for one in told if one is not None]
         if piece == pieces:
@@ -445,7 +376,7 @@ class Blocks(CertifiedSolver):
         return math.fsum(self._linear_of) - square - math.fsum(self._ridge_of)
 
     def primal_of(self, weights: Array) -> float:
-        told = self._call("measure", {}, self._send(), (find_change(self._sent, weights),))
+        told = self.calls.ask("measure", (self._send(), find_change(self._sent, weights)))
         self.oracle_calls += sum(self.sizes)
         self._excess = math.fsum(excess for _, excess in told)
         return 0.5 * float(weights @ weights) + math.fsum(cost for cost, _ in told)
@@ -473,7 +404,7 @@ class Blocks(CertifiedSolver):
         """The weights from the multipliers again: what many small steps left of rounding goes."""
         before = self.w.copy()
         self.w[:] = 0.0
-        for vector in self._call("sum_up", {}):
+        for vector in self.calls.ask("sum_up"):
             vector.add_to(self.w)
         self._moved = find_change(before, self.w, dense=False).place
 
@@ -512,20 +443,20 @@ class Blocks(CertifiedSolver):
         return self.settled or None
 
     def remark(self) -> str:
-        traffic = (self.executor.sent() + self.executor.received()) / 1e6
+        traffic = (self.executor.sent + self.executor.received) / 1e6
         alive = self.executor.n_alive()
         workers = "1 worker" if alive == 1 else f"{alive} workers"
         return f"round {self.rounds}, {traffic:.1f} MB, {workers}"
 
     def measures(self) -> dict[str, Any]:
-        traffic = self.executor.sent() + self.executor.received()
-        seconds = {"work": max(self.seconds), "waiting": self.waited}
+        traffic = self.executor.sent + self.executor.received
+        seconds = {"work": max(self.calls.seconds), "waiting": self.calls.waited}
         return {"rounds": float(self.rounds), "bytes": float(traffic), **seconds}
 
     def findings(self, weights: Array) -> dict[str, float]:
         if self._ended:
             return {}
-        told = self._call("weigh", {}, log=False)
+        told = self.calls.ask("weigh", log=False)
         return {"worker_memory_": max(told), "driver_memory_": peak_memory()}
 
     # Snapshots.
@@ -533,19 +464,19 @@ class Blocks(CertifiedSolver):
     _saved_tables = ("_linear_of", "_ridge_of")
 
     def tables(self) -> dict[str, Array]:
-        self.save_states()
+        states = self.save_states()
         found = {f"driver.{name}": getattr(self, name) for name in self._saved_tables}
-        for k, state in self._states.items():
+        for k, state in enumerate(states):
             found |= {f"{k}.{name}": array for name, array in state.items()}
         return found
 
     def set_tables(self, tables: dict[str, Array]) -> None:
         for name in self._saved_tables:
             setattr(self, name, tables[f"driver.{name}"].copy())
-        states: dict[int, dict[str, Array]] = {}
+        each: dict[int, Any] = {}
         for k in range(len(self.sizes)):
-            states[k] = {n.partition(".")[2]: v for n, v in tables.items() if n.startswith(f"{k}.")}
+            own = {n.partition(".")[2]: v for n, v in tables.items() if n.startswith(f"{k}.")}
+            each[k] = (own,)
         self._sent, self._moved = self.w, self._moved[:0]
-        each = {k: (state,) for k, state in states.items()}
-        self._call("restore", each, find_change(None, self.w))
+        self.calls.ask("restore", (find_change(None, self.w),), each)
         self.save_states()

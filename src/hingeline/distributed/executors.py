@@ -56,7 +56,7 @@ class Executor(ABC):
         self._equipped: set[Any] = set()  # workers that have a host
         self._untold: set[int] = set()  # blocks that were lost since they were last called
         self._losses: Counter[tuple[int, str]] = Counter()  # in a row, by block and method
-        self._sent = self._received = 0
+        self.sent = self.received = 0  # bytes so far
         memory = "make the blocks smaller or give the workers more memory"
         self._why = f"most likely for want of memory: {memory}"
 
@@ -104,8 +104,8 @@ class Executor(ABC):
         replies = self._exchange(shared, requests)
         self._equipped |= replies.keys()
         for worker, reply in replies.items():
-            self._sent += len(shared) + len(requests[worker])
-            self._received += len(reply or b"")
+            self.sent += len(shared) + len(requests[worker])
+            self.received += len(reply or b"")
             found: Any = LOST if reply is None else _load(reply)
             if found is LOST:
                 self._lose(worker)
@@ -137,14 +137,6 @@ class Executor(ABC):
     def rebalance(self) -> list[int]:
         """Move blocks to workers with fewer, which may have joined late; those are empty there."""
         return []
-
-    def sent(self) -> int:
-        """Bytes sent to workers so far."""
-        return self._sent
-
-    def received(self) -> int:
-        """Bytes that came back so far."""
-        return self._received
 
     def _lose(self, worker: Any) -> None:
         """Take the blocks from a worker that is gone, or has lost them."""
@@ -179,6 +171,58 @@ class Executor(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Calls:
+    """Calls to all blocks. What they were told is kept: blocks that are lost are told it again."""
+
+    def __init__(self, executor: Executor, n_blocks: int, tell: Callable[[str], None]) -> None:
+        self.executor, self.tell = executor, tell
+        #: Method, what is common and what each block is told; what they must answer again.
+        self.log: list[tuple[str, tuple[Any, ...], dict[int, Any], dict[int, Any]]] = []
+        self.seconds, self.waited = [0.0] * n_blocks, 0.0  # of work, by block, and of the driver
+
+    def ask(
+        self,
+        method: str,
+        common: tuple[Any, ...] = (None,),
+        own: dict[int, Any] | None = None,
+        log: bool = True,
+        same: str = "",
+    ) -> list[Any]:
+        """Let all blocks do something; their answers, in order.
+
+        ``same`` names a part of the answer that must be the same when a block is asked again.
+        """
+        own = own or dict.fromkeys(range(len(self.seconds)), ())
+        began, busy = time.perf_counter(), 0.0
+        answers: dict[int, Any] = {}
+        while left := {k: own[k] for k in own if k not in answers}:
+            found = self.executor.call(method, common, left)
+            answers |= {k: answer for k, answer in found.items() if answer is not LOST}
+            if lost := [k for k in found if found[k] is LOST]:
+                self.tell(f"a worker was lost; {len(lost)} blocks are made anew")
+                self.repeat(lost)
+        for k, (_, seconds) in answers.items():
+            self.seconds[k] += seconds
+            busy = max(busy, seconds)
+        self.waited += max(time.perf_counter() - began - busy, 0.0)
+        if log:
+            kept = {k: (same, answer[0][same]) for k, answer in answers.items()} if same else {}
+            self.log.append((method, common, own, kept))
+        return [answers[k][0] for k in sorted(answers)]
+
+    def repeat(self, lost: list[int]) -> None:
+        """Let blocks that are new do all of it again, until none of them is lost meanwhile."""
+        at = 0
+        while at < len(self.log):
+            method, common, own, kept = self.log[at]
+            found = self.executor.call(method, common, {k: own[k] for k in lost})
+            at = 0 if LOST in found.values() else at + 1
+            for k, (name, value) in kept.items() if at else ():
+                text = f"the parts of block {k} have changed since the training began"
+                same = k not in found or found[k][0][name] == value
+                _checks.require(same, f"{text}: start again.")
 
 
 class _Failure(NamedTuple):

@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from hingeline.data.labelled import expand, merge_layouts, open_once
 from hingeline.data.text import ParseError
 from hingeline.distributed.block import UNUSED, Host
 from hingeline.distributed.driver import Blocks
-from hingeline.distributed.executors import LOST, Dask, Executor, Processes
+from hingeline.distributed.executors import Calls, Dask, Executor, Processes
 from hingeline.distributed.shards import FilePart, choose_C, kind_of
 from hingeline.estimators.base import forget_extras
 
@@ -108,24 +107,16 @@ def train_blocks(
     reporter = Reporter(type(model).__name__, model.verbose)
     with announce_compiling(), _open(client, workers, blocks) as executor:
         executor.open(blocks, Host)
-        ready = _Preparation(executor)
+        calls = Calls(executor, blocks, warn)
         own = {k: (parts[cuts[k] : cuts[k + 1]],) for k in range(blocks)}
-        told = ready.ask("read", (bare,), own)
+        told = calls.ask("read", (None, bare), own)
         known, columns = _merge(shard, model, told)
         vars(model).update({name: v for name, v in known.items() if name.endswith("_")})
-        sums = ready.ask("pose", (known,), {k: (columns[k],) for k in range(blocks)})
+        sums = calls.ask("pose", (None, known), {k: (columns[k],) for k in range(blocks)})
         C = model.C_ = choose_C(model, sums)
         given = dict(options or {})
-        facts = ready.ask("begin", (C, seed), dict.fromkeys(range(blocks), ()))
-
-        def rebuild(lost: list[int]) -> None:
-            """Blocks on a new worker, as they were before the first round."""
-            for k, fact in ready.repeat(lost).items():
-                text = f"the parts of block {k} have changed since the training began"
-                require(fact["data"] == facts[k]["data"], f"{text}: start again.")
-
-        solver = Blocks(executor, rebuild, facts, given, warn)
-        solver.seconds = [solver.seconds[k] + ready.seconds[k] for k in range(blocks)]
+        facts = calls.ask("begin", (None, C, seed), same="data")
+        solver = Blocks(calls, facts, given)
         limits = Limits(
             tol=float(model.tol),
             max_iter=int(model.max_iter),
@@ -146,39 +137,6 @@ def train_blocks(
         forget_extras(model)
         model._store(run(solver, limits))
         model.C_ = C
-
-
-class _Preparation:
-    """What blocks do before the first round; those that are lost do it again."""
-
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
-        self.steps: list[tuple[str, tuple[Any, ...], dict[int, Any]]] = []
-        self.seconds: Counter[int] = Counter()  # of work, by block
-
-    def ask(self, method: str, common: tuple[Any, ...], own: dict[int, Any]) -> list[Any]:
-        """Let all blocks do something; their answers, in order."""
-        answers: dict[int, Any] = {}
-        while len(answers) < len(own):
-            left = {k: own[k] for k in own if k not in answers}
-            found = self.executor.call(method, (None, *common), left)
-            answers |= {k: answer[0] for k, answer in found.items() if answer is not LOST}
-            self.seconds.update({k: a[1] for k, a in found.items() if a is not LOST})
-            if lost := [k for k in found if found[k] is LOST]:
-                self.repeat(lost)
-        self.steps.append((method, (None, *common), own))
-        return [answers[k] for k in sorted(answers)]
-
-    def repeat(self, lost: list[int]) -> dict[int, Any]:
-        """Let lost blocks do all of it again; what they answered last."""
-        while True:
-            found: dict[int, Any] = {}
-            for method, common, own in self.steps:
-                found = self.executor.call(method, common, {k: own[k] for k in lost})
-                if any(answer is LOST for answer in found.values()):
-                    break
-            else:
-                return {k: answer[0] for k, answer in found.items()}
 
 
 def _copy(estimator: Any) -> Any:
