@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import multiprocessing
 import os
@@ -69,7 +70,7 @@ class Here:
         for at, host in enumerate(self.hosts):
             if mine := {k: v for k, v in own.items() if k % self.n == at}:
                 found |= host.call(method, common, mine)
-        return found
+        return copy.deepcopy(found)  # as if it were sent
 
     sent = received = 0
 
@@ -262,6 +263,23 @@ def test_blocks_may_be_lost_or_moved_at_any_time(tagger, monkeypatch, lose, move
     assert executor.told.count("read") > 1
     assert executor.turn >= 2
     assert {len(host.blocks) for host in executor.hosts} == {2}
+
+
+def test_lost_blocks_may_go_to_a_worker_that_has_others(tagger, monkeypatch):
+    """Which has the weights of now, where they begin with those of their last state."""
+
+    class Gathering(Losing):
+        def call(self, method, common, own):
+            if self.calls + 1 in self.lose:
+                self.n, self.hosts = 1, [self.hosts[0], self.make()]
+            return super().call(method, common, own)
+
+    executor = Gathering((40,))
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_: executor)
+    with pytest.warns(UserWarning, match="2 blocks are made anew"):
+        other = fit_blocks(TAGGER, notes())
+    assert len(executor.hosts[0].blocks) == 4
+    assert np.array_equal(other.weights_, tagger.weights_)
 
 
 def interrupt(after):

@@ -59,6 +59,7 @@ class Change(NamedTuple):
     place: Any  # index of the weights; None: of all
     values: Array
     n: int  # weights that there are
+    whole: bool = False  # whether all others are 0
 
     @property
     def size(self) -> int:
@@ -67,6 +68,8 @@ class Change(NamedTuple):
 
     def apply(self, weights: Array) -> None:
         """Write the values."""
+        if self.whole:
+            weights[:] = 0.0
         if self.place is None:
             weights[:] = self.values
         else:
@@ -85,7 +88,7 @@ def find_change(before: Array | None, after: Array, dense: bool = True) -> Chang
     if dense and len(index) * (8 + np.dtype(kind).itemsize) >= after.nbytes > 0:
         return Change(None, after.copy(), len(after))
     index = index.astype(kind)
-    return Change(index, after[index], len(after))
+    return Change(index, after[index], len(after), before is None)
 
 
 class Told(NamedTuple):

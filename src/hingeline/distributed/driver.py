@@ -214,7 +214,7 @@ class Blocks(CertifiedSolver):
         pieces: int | None = option(None, "rounds of a pass that decode; None: by latency", least=1)
 
     saved_numbers = (*CertifiedSolver.saved_numbers, "rounds", "_planes", "_traffic")
-    saved_arrays = ("w", "_best", "drift")
+    saved_arrays = ("w", "_best", "drift", "_linear_of", "_ridge_of")
 
     def __init__(self, calls: Calls, facts: list[dict[str, Any]], options: dict[str, Any]) -> None:
         self.calls, self.executor = calls, calls.executor
@@ -417,10 +417,8 @@ class Blocks(CertifiedSolver):
             self.w = kept
 
     def candidate(self) -> Array:
-        if self.visits == 0.0:
-            return self.w.copy()
         candidate = self.w.copy()
-        some = np.flatnonzero(self.drift)
+        some = np.flatnonzero(self.drift)  # none without visits
         candidate[some] -= self.drift[some] / (self.visits * (self.visits + 1.0))
         return candidate
 
@@ -461,22 +459,15 @@ class Blocks(CertifiedSolver):
 
     # Snapshots.
 
-    _saved_tables = ("_linear_of", "_ridge_of")
-
     def tables(self) -> dict[str, Array]:
-        states = self.save_states()
-        found = {f"driver.{name}": getattr(self, name) for name in self._saved_tables}
-        for k, state in enumerate(states):
-            found |= {f"{k}.{name}": array for name, array in state.items()}
-        return found
+        states = enumerate(self.save_states())
+        return {f"{k}.{name}": array for k, state in states for name, array in state.items()}
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        for name in self._saved_tables:
-            setattr(self, name, tables[f"driver.{name}"].copy())
-        each: dict[int, Any] = {}
-        for k in range(len(self.sizes)):
-            own = {n.partition(".")[2]: v for n, v in tables.items() if n.startswith(f"{k}.")}
-            each[k] = (own,)
+        each: dict[int, Any] = {k: ({},) for k in range(len(self.sizes))}
+        for name, array in tables.items():
+            k, _, own = name.partition(".")
+            each[int(k)][0][own] = array
         self._sent, self._moved = self.w, self._moved[:0]
         self.calls.ask("restore", (find_change(None, self.w),), each)
         self.save_states()

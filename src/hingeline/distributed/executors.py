@@ -18,10 +18,10 @@ import threading
 import time
 import traceback
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import Enum
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ class WorkersLost(RuntimeError):
     """No worker is left, or none that lives long enough."""
 
 
-class Executor(ABC):
+class Executor(AbstractContextManager["Executor"]):
     """Blocks 0, 1, … on workers, and calls to them. Use it in a ``with`` statement."""
 
     def __init__(self) -> None:
@@ -165,9 +165,6 @@ class Executor(ABC):
     @abstractmethod
     def close(self) -> None:
         """Leave nothing behind: no process, no task, no state. A second time does nothing."""
-
-    def __enter__(self) -> Executor:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -542,14 +539,12 @@ class Dask(Executor):
 
     def _fetch(self, task: Any, worker: str) -> bytes | None:
         """Take the reply of a task that ended; None if its worker died with it."""
-        seconds = 10
         while True:
             try:
-                return task.result(timeout=seconds)
+                return task.result(timeout=10)
             except TimeoutError:  # if its worker died just now, Dask waits for another like it
                 if worker not in self._alive():
                     return None
-                seconds *= 2
             except (self._dask.CancelledError, self._dask.KilledWorker):
                 self._alive()
                 return None

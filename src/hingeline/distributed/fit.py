@@ -148,22 +148,21 @@ def _copy(estimator: Any) -> Any:
 def refuse(estimator: Any) -> None:
     """Refuse what blocks do not solve, in one sentence."""
     estimator.check_parameters()
-    if estimator.solver not in ("auto", "sdm"):
-        what = f"solver={estimator.solver!r} does not work in blocks"
-        raise ValueError(f"{what}: leave it 'auto', which is 'sdm' in every block.")
-    if estimator.slack not in Blocks.slacks:
-        what = f"slack={estimator.slack!r} cannot be solved in blocks"
-        raise ValueError(f"{what}: use {' or '.join(map(repr, Blocks.slacks))}.")
+    slack, C = estimator.slack, estimator.C
+    what = f"solver={estimator.solver!r} does not work in blocks"
+    known = estimator.solver in ("auto", "sdm")
+    require(known, f"{what}: leave it 'auto', which is 'sdm' in every block.")
+    what, names = f"slack={slack!r} cannot be solved in blocks", map(repr, Blocks.slacks)
+    require(slack in Blocks.slacks, f"{what}: use {' or '.join(names)}.")
     for name in sorted(UNUSED & {*(estimator.solver_options or ())}):
         raise ValueError(f"solver_options has {name!r}, which blocks do not use: leave it out.")
-    if getattr(estimator, "scheme", None) == "auto":
-        how = "give the scheme by its name, such as scheme='IOB2'"
-        raise ValueError(f"scheme='auto' looks at all labels together, blocks cannot: {how}.")
-    if estimator.warm_start:
-        raise ValueError("warm_start=True has no effect in blocks, which keep nothing: use fit.")
-    if estimator.C == "auto" or math.inf == estimator.C:
-        what = f"C={estimator.C!r} cannot be solved in blocks"
-        raise ValueError(f"{what}: give a finite number.")
+    what = "scheme='auto' looks at all labels together, blocks cannot"
+    named = getattr(estimator, "scheme", None) != "auto"
+    require(named, f"{what}: give the scheme by its name, such as scheme='IOB2'.")
+    what = "warm_start=True has no effect in blocks, which keep nothing"
+    require(not estimator.warm_start, f"{what}: use fit.")
+    what = f"C={C!r} cannot be solved in blocks"
+    require(C not in ("auto", math.inf), f"{what}: give a finite number, or 'scale' for chains.")
 
 
 def list_parts(
