@@ -62,9 +62,9 @@ class Change(NamedTuple):
     whole: bool = False  # whether all others are 0
 
     @property
-    def size(self) -> int:
-        """Bytes."""
-        return self.values.nbytes + (0 if self.place is None else self.place.nbytes)
+    def where(self) -> Any:
+        """As an index."""
+        return slice(None) if self.place is None else self.place
 
     def apply(self, weights: Array) -> None:
         """Write the values."""
@@ -74,10 +74,6 @@ class Change(NamedTuple):
             weights[:] = self.values
         else:
             write_values(self.place, self.values, weights)
-
-    def add_to(self, weights: Array) -> None:
-        """Add the values; no place comes twice."""
-        weights[slice(None) if self.place is None else self.place] += self.values
 
 
 def find_change(before: Array | None, after: Array, dense: bool = True) -> Change:
@@ -295,8 +291,7 @@ class Block:
         candidate.apply(host.weights)
         solver._find_violations()
         excess = solver.integrality_gap(solver.w)
-        place = slice(None) if candidate.place is None else candidate.place
-        host.weights[place] = host.common[place]
+        host.weights[candidate.where] = host.common[candidate.where]
         return total_slack_cost(solver.form, solver.violation), 0.0 if excess != excess else excess
 
     def sum_up(self) -> Change:

@@ -279,8 +279,8 @@ class Blocks(CertifiedSolver):
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()
         logged = self.calls.log[self._prepared + 1 :]
-        parts = [part for _, common, *_ in logged for part in common if isinstance(part, Change)]
-        if self.clock % SAVE_EVERY == 0 or sum(part.size for part in parts) > self.w.nbytes:
+        told = [part for _, common, *_ in logged for part in common if isinstance(part, Change)]
+        if self.clock % SAVE_EVERY == 0 or sum(one.values.nbytes for one in told) > self.w.nbytes:
             self.save_states()
             if moved := self.executor.rebalance():  # while there is nothing to do again
                 self.calls.repeat(moved)
@@ -405,7 +405,7 @@ class Blocks(CertifiedSolver):
         before = self.w.copy()
         self.w[:] = 0.0
         for vector in self.calls.ask("sum_up"):
-            vector.add_to(self.w)
+            self.w[vector.where] += vector.values
         self._moved = find_change(before, self.w, dense=False).place
 
     @contextlib.contextmanager

@@ -20,8 +20,8 @@ import traceback
 import uuid
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from enum import Enum
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
@@ -63,9 +63,8 @@ class Executor(AbstractContextManager["Executor"]):
     def open(self, n_blocks: int, make: Callable[[], Any]) -> None:
         """Deal out blocks 0 … n_blocks − 1, all of them empty.
 
-        ``make``, which can be pickled, makes the host of a worker when it is first called. A host
-        has ``call(method, common, own)``, where ``own`` has an argument for each block, and
-        returns a dict with an answer for each of them.
+        ``make``, which can be pickled, makes the host of a worker when it is first called. Its
+        ``call(method, common, own)`` has an answer for each of the blocks that are keys of ``own``.
         """
         _checks.positive("n_blocks", n_blocks, integer=True)
         _checks.require(not self._home, "The executor is open already: close it first.")
@@ -80,11 +79,10 @@ class Executor(AbstractContextManager["Executor"]):
         """Call the hosts of some blocks, all workers at the same time; the answers, in order.
 
         ``common`` is sent once to every worker, ``own`` has an argument for each block that is
-        called; None calls all, each with None. The answer is `LOST` for blocks that died with their
-        worker, now or since they were last called: they are empty at the next call. What a host
-        raises is raised here, with a note that names the worker; of several exceptions that of the
-        earliest block, where hosts set the attribute ``block``. `WorkersLost` if a block dies with
-        its worker again and again, or there is no worker left.
+        called; None calls all. `LOST` is the answer for blocks that died with their worker since
+        they were last called: they are empty at the next call. What a host raises is raised here,
+        with a note that names the worker; of several exceptions that of the earliest block.
+        `WorkersLost` if a block dies with its worker again and again, or no worker is left.
         """
         if not self._home:
             raise RuntimeError("The executor is closed: no blocks can be called.")
@@ -126,12 +124,10 @@ class Executor(AbstractContextManager["Executor"]):
             else:
                 del self._losses[k, method]
         self._untold -= own.keys()
-        given_up = [k for k in own if self._losses[k, method] >= LOSSES]
-        if given_up:
-            blocks = ("block " if len(given_up) == 1 else "blocks ") + ", ".join(map(str, given_up))
-            raise WorkersLost(
-                f"The worker of {blocks} died {LOSSES} times in a row in {method!r}, {self._why}."
-            )
+        if given_up := [str(k) for k in own if self._losses[k, method] >= LOSSES]:
+            blocks = ("block " if len(given_up) == 1 else "blocks ") + ", ".join(given_up)
+            often = f"died {LOSSES} times in a row in {method!r}, {self._why}"
+            raise WorkersLost(f"The worker of {blocks} {often}.")
         return {k: answers[k] for k in sorted(own)}
 
     def rebalance(self) -> list[int]:
@@ -288,8 +284,14 @@ class Processes(Executor):
                 context = multiprocessing.get_context("spawn")
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_serve, args=(theirs,), daemon=True)
-                with _hold_interrupts():
+                # Ctrl-C does not reach processes that begin now; it comes here when they have.
+                held = hasattr(signal, "pthread_sigmask")
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if held else ()
+                try:
                     process.start()
+                finally:
+                    if held:
+                        signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 theirs.close()
                 self._workers[slot] = process, ours
         self._home = [k % self.n_workers for k in range(len(self._home))]
@@ -357,19 +359,6 @@ class Processes(Executor):
             for process, _ in workers:
                 process.kill()
                 process.join()
-
-
-@contextmanager
-def _hold_interrupts() -> Iterator[None]:
-    """Let processes begin that Ctrl-C does not reach; it comes here when they have."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(pipe: Connection) -> None:

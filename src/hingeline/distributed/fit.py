@@ -10,7 +10,7 @@ from typing import Any
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from hingeline._checks import as_callbacks, positive, require, warn
+from hingeline._checks import as_callbacks, effective_n_jobs, positive, require, warn
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.loop import Limits, Reporter, run
@@ -178,8 +178,8 @@ def list_parts(
     if isinstance(source, (str, os.PathLike)):
         source = [source]
     if not isinstance(source, Sequence) or isinstance(source, tuple):
-        what = f"source is a {type(source).__name__}"
-        raise TypeError(f"{what}: give names of files, or a list of (X, y).")
+        ways = "give names of files, or a list of (X, y)"
+        raise TypeError(f"source is a {type(source).__name__}: {ways}.")
     require(len(source), "source is empty: there are no parts.")
     named = [isinstance(part, (str, os.PathLike)) for part in source]
     how = {"format": format, "columns": columns, "use": use, "label": label}
@@ -203,8 +203,7 @@ def _open(client: Any, workers: int | None, blocks: int) -> Executor:
         return Dask(client)
     if workers is not None:
         positive("workers", workers, integer=True)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Processes(min(workers or cores or 1, blocks))
+    return Processes(min(workers or effective_n_jobs(-1), blocks))
 
 
 def _merge(shard: Any, model: Any, told: list[Any]) -> tuple[dict[str, Any], list[Any]]:
