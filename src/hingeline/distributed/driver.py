@@ -51,8 +51,8 @@ ACCURACY = 3e-4
 SWEEPS = 80
 SUM_EVERY = 16  # Passes after which the weights are summed up from the multipliers.
 #: Passes after which blocks send their state, for when a worker is lost; sooner where what they
-#: would have to be told again takes the memory of the weights.
-SAVE_EVERY = 4
+#: would have to be told again takes the memory of the weights, and so many bytes.
+SAVE_EVERY, MOST_TOLD = 4, 2**28
 
 
 class Steps(NamedTuple):
@@ -280,7 +280,8 @@ class Blocks(CertifiedSolver):
             self.restart_average()
         logged = self.calls.log[self._prepared + 1 :]
         told = [part for _, common, *_ in logged for part in common if isinstance(part, Change)]
-        if self.clock % SAVE_EVERY == 0 or sum(one.values.nbytes for one in told) > self.w.nbytes:
+        most = max(self.w.nbytes, MOST_TOLD)
+        if self.clock % SAVE_EVERY == 0 or sum(one.values.nbytes for one in told) > most:
             self.save_states()
             if moved := self.executor.rebalance():  # while there is nothing to do again
                 self.calls.repeat(moved)
