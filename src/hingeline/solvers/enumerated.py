@@ -469,7 +469,7 @@ def list_changes_of_all(
     losses = np.empty(m + PADDING)
     ys = np.empty((m, 1), dtype=np.int32)
     steps = np.empty(m)
-    count = 0
+    size = (0, 0)
     out.ends[0] = 0
     for r in range(order.shape[0]):
         i = order[r]
@@ -482,9 +482,9 @@ def list_changes_of_all(
                 n += 1
         if n > 0:
             chosen = (ys[:n], steps[:n])
-            count, out = list_change(problem, i, *chosen, common, w, spare, out, count)
-        out.ends[r + 1] = count
-    return Changes(out.ends, out.places[:count], out.values[:count])
+            size, out = list_change(problem, i, *chosen, common, w, spare, out, size)
+        out.ends[r + 1] = size[0]
+    return Changes(out.ends, out.code[: size[0]], out.values[: size[1]])
 
 
 @kernel
