@@ -62,10 +62,8 @@ X, y = zip(*(write_sentence(rng) for _ in range(400)), strict=True)
 
 from hingeline import DependencySSVM
 from hingeline.evaluation.metrics import attachment_scores
-from hingeline.features import ArcFeatures
 
-small = ArcFeatures(arc_bits=14, label_bits=12)
-parser = DependencySSVM(features=small, tol=0.05, random_state=0).fit(X[:300], y[:300])
+parser = DependencySSVM(tol=0.05, random_state=0).fit(X[:300], y[:300])
 print(f"projective: {parser.projective_}, {len(parser.classes_)} labels")
 print(f"at most {parser.duality_gap_ / parser.primal_objective_:.1%} above the optimum")
 print(attachment_scores(y[300:], parser.predict(X[300:])))

@@ -19,5 +19,6 @@ from hingeline.estimators.segment import SegmentSSVM as SegmentSSVM
 from hingeline.modelfile.estimators import load as load
 from hingeline.semisupervised.estimator import SemiSupervisedSSVM as SemiSupervisedSSVM
 from hingeline.structures.custom import Structure as Structure
+from hingeline.taxonomy import Taxonomy as Taxonomy
 
 __version__: str

@@ -111,9 +111,10 @@ def test_crossing_arcs():
     free = DependencySSVM(C=0.1, features=SMALL, tol=0.05, random_state=0).fit(X, y)
     assert not free.projective_
     assert free.score(X, y) > 0.95
-    with pytest.raises(ValueError, match=r"y\[0\] has crossing arcs.*projective=False"):
+    with pytest.raises(ValueError, match=r"y\[0\] has crossing arcs.*use 'prediction' or False"):
         clone(free).set_params(projective=True).fit(X, y)
-    without = free.set_params(projective=True).predict(X)
+    without = free.set_params(projective="prediction").predict(X)
+    assert not clone(free).fit(X, y).projective_
     assert without != y
     heads, offsets = [h for tree in without for h, _ in tree], np.cumsum([0, *map(len, X)])
     assert find_crossing(np.array(heads), offsets) == -1
@@ -224,12 +225,13 @@ def test_bad_trees_and_sentences(X, y, message):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"projective": "maybe"}, "projective must be True, False or 'auto'"),
+        ({"projective": "maybe"}, "projective must be True, False, 'auto' or 'prediction'"),
         ({"loss": "hamming"}, "loss"),
         ({"slack": "squared"}, "no exact oracle for DependencySSVM"),
         ({"features": ArcFeatures(["h.word"])}, "names the column 'word': words have form"),
         ({"features": ArcFeatures(["head.form"])}, "has the part 'head.form'"),
         ({"features": ArcFeatures(between="form2")}, "there is no column 'form2'"),
+        ({"features": ArcFeatures(arc_bits=40)}, "arc_bits must be a whole number from 1 to 28"),
         ({"C": -1.0}, "C"),
     ],
 )

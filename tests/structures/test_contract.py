@@ -220,14 +220,22 @@ def examine(problem, i, outputs, w, features, numbers, together, sums, y_true, s
     planes_score(problem, i, outputs, w, together)
     planes_add(problem, i, outputs, together, sums)
     listed = np.zeros_like(sums)
-    places, values = np.empty(0, dtype=np.int64), np.empty(0)
-    count = planes_list(problem, i, outputs, together, places, values)
-    if count < 0:
+    code, values = np.empty(0, dtype=np.int64), np.empty(0)
+    words, more = planes_list(problem, i, outputs, together, code, values)
+    if words < 0:
         return output_length(problem, i), sums.copy()
-    places, values = np.full(count, -1, dtype=np.int64), np.empty(count)
-    planes_list(problem, i, outputs, together, places, values)
-    for p in range(count):
-        listed[places[p]] += values[p]
+    code, values = np.full(words, -1, dtype=np.int64), np.empty(more)
+    planes_list(problem, i, outputs, together, code, values)
+    p = v = 0
+    while p < words:
+        columns, rows = p + 2, p + 2 + code[p + 1]
+        ones, p = code[p] > 0, rows + abs(code[p])
+        x = v + rows - columns
+        for r in range(rows, p):
+            for k in range(columns, rows):
+                factor = 1.0 if ones else values[x + r - rows]
+                listed[code[r] + code[k]] += factor * values[v + k - columns]
+        v = x if ones else x + p - rows
     return output_length(problem, i), listed
 
 

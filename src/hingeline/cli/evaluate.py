@@ -52,10 +52,7 @@ def evaluate(
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
-    files.check_options(given(context), layout.format)
-    if layout.task == "dependencies":
-        for name in given(context).keys() & {"scheme", "strict", "bootstrap", "confusion"}:
-            raise ValueError(f"--{name} is for labels, not for dependencies: leave it out.")
+    files.check_options(given(context), layout.format, layout.task)
     names = [name for pattern in data for name in expand(pattern)]
     title = data[0] if len(data) == 1 else f"{len(names)} files"
     reporter = Reporter(title, None)
@@ -171,13 +168,14 @@ def _print_trees(true: Any, predicted: Any, words: Any, every: bool, as_json: bo
     }
     if as_json:
         parts = {name: row._asdict() for name, row in scores.items()}
-        rows = {name: row._asdict() for name, row in by_label.items()}
-        typer.echo(json.dumps({**parts, **({"by_label": rows} if every else {})}))
+        if every:
+            parts["by_label"] = {name: row._asdict() for name, row in by_label.items()}
+        typer.echo(json.dumps(parts))
         return
     header = ["", "UAS", "LAS", "LAS with subtypes", "words"]
-    for rows in (scores, by_label):
+    for rows in (scores, by_label) if every else (scores,):
         table = [[n, *(f"{100 * share:.2f}" for share in r[:3]), r[3]] for n, r in rows.items()]
-        typer.echo(("\n" if rows is by_label else "") + align([header, *table]) if rows else "")
+        typer.echo(("\n" if rows is by_label else "") + align([header, *table]))
 
 
 def _print_sets(layout: files.Layout, y: Any, predicted: Any, every: bool, as_json: bool) -> None:

@@ -39,6 +39,9 @@ def train(
             show_default="the first",
         ),
     ] = None,
+    projective: Annotated[
+        str, Option(help="Dependencies do not cross: auto, yes, no or prediction.")
+    ] = "auto",
     rescale: Annotated[str, Option(help="What the loss rescales: margin or slack.")] = "margin",
     violators: Annotated[
         str | None,
@@ -140,6 +143,7 @@ def train(
     learner = files.learner_of(file.format, task)
     params |= {"rescale": rescale, "violators": fits.parse_number(violators, int)}
     params |= {"edges": edges or "full", **({} if scheme is None else {"scheme": scheme})}
+    params["projective"] = {"yes": True, "no": False}.get(projective, projective)
     known = learner().get_params(deep=False)
     for name in sorted((given(context).keys() & params.keys()) - known.keys()):
         what = f"--{name.replace('_', '-')} is not for --task {task}"

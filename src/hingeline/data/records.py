@@ -178,8 +178,9 @@ def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
     if isinstance(tokens, list) and tokens and isinstance(tokens[0], dict):
         try:
             return _spacy_lists(found["text"], tokens, found.get("ents", []))
-        except (KeyError, TypeError) as error:
-            raise text.error(f"this is not what spaCy writes ({error!r}); use lists.") from None
+        except (KeyError, TypeError):
+            what = "this is not what spaCy writes (text, and tokens with start and end)"
+            raise text.error(f"{what}; use lists of words.") from None
     lists = {
         name: [str(item) for item in value]
         for name, value in found.items()

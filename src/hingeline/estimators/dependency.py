@@ -84,9 +84,10 @@ class DependencySSVM(BaseSSVM, BaseModel):
         Weight of a sentence's slack. ``"scale"`` is 2 over the number of weights of a labelled arc
         (0.02 with the default templates); ``"auto"`` searches around it on a fifth of the
         sentences, held out. ``C_`` says what it was.
-    projective : bool or "auto", default="auto"
+    projective : bool, "auto" or "prediction", default="auto"
         True: arcs do not cross (Eisner, O(T³)); False: they may (Chu-Liu and Edmonds, O(T²)).
-        ``"auto"``: they may if they do in training. It may be set to True after training, too.
+        ``"auto"``: they may if they do in training. ``"prediction"``: they may in training, but do
+        not in what is predicted: best for languages like English, where few arcs cross.
     loss : {"labelled", "heads"}, default="labelled"
         What counts as an error: a wrong head or label, or only a wrong head.
     features : ArcFeatures, optional; templates and sizes of tables; a clone of it is fitted
@@ -95,7 +96,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
     ----------
     classes_ : ndarray; labels
     encoder_ : ArcFeatures
-    projective_ : bool
+    projective_ : bool; whether training was over trees without crossing arcs
     below_root_, elsewhere_ : ndarray of bool; the labels that words may have there
 
     Examples
@@ -120,8 +121,10 @@ class DependencySSVM(BaseSSVM, BaseModel):
     def _check_values(self) -> None:
         super()._check_values()
         checks.one_of("loss", self.loss, ("labelled", "heads"))
-        if self.projective not in (True, False, "auto"):
-            raise ValueError(f"projective must be True, False or 'auto', got {self.projective!r}.")
+        known = (True, False, "auto", "prediction")
+        if self.projective not in known:
+            what = "True, False, 'auto' or 'prediction'"
+            raise ValueError(f"projective must be {what}, got {self.projective!r}.")
         if self.features is not None and not isinstance(self.features, ArcFeatures):
             what = f"features must be an ArcFeatures, got {type(self.features).__name__}"
             raise TypeError(f"{what}: write hingeline.features.ArcFeatures(…).")
@@ -142,11 +145,12 @@ class DependencySSVM(BaseSSVM, BaseModel):
         table = encoder.read(X)
         heads, flat = read_trees(y, table.offsets)
         crossing = int(find_crossing(heads, table.offsets))
-        if self.projective is True and crossing >= 0:
+        free = crossing >= 0 if isinstance(self.projective, str) else not self.projective
+        if crossing >= 0 and not free:
             what = f"the tree y[{crossing}] has crossing arcs, which projective=True has not"
-            raise ValueError(f"{what}: leave it out, or use projective=False.")
+            raise ValueError(f"{what}: leave it out, or use 'prediction' or False.")
         weights = checks.check_sample_weight(sample_weight, len(table))
-        self.projective_ = crossing < 0 if self.projective == "auto" else bool(self.projective)
+        self.projective_ = not free
         self.classes_, index = reading.find_classes(flat)
         labels = reading.number_labels(flat, index)
         n_labels = len(self.classes_)
@@ -155,28 +159,28 @@ class DependencySSVM(BaseSSVM, BaseModel):
         self.below_root_, self.elsewhere_ = top, other | ~other.any()
         with Reporter(type(self).__name__, self.verbose).during("encoding"):
             self.encoder_ = encoder.fit(table)
-            problem = self._pose(table, (heads * n_labels + labels).astype(np.int32))
+            values = (heads * n_labels + labels).astype(np.int32)
+            problem = self._pose(table, values, self.projective_)
         self.n_features_in_ = len(self.encoder_.arcs_) + len(self.encoder_.labels_)
         self._fit_problem(problem, weights)
         return self
 
-    def _pose(self, table: Any, labels: Array) -> DependencyProblem:
+    def _pose(self, table: Any, labels: Array, projective: bool) -> DependencyProblem:
         """The problem of these sentences."""
         codes = self.encoder_.transform(table)
         n_labels = len(self.classes_)
         barred = np.zeros((2, pad_row(n_labels)))
         barred[0, :n_labels][~self.below_root_] = -np.inf
         barred[1, :n_labels][~self.elsewhere_] = -np.inf
-        own = self.projective_ if self.projective == "auto" else self.projective
         return DependencyProblem(
             **codes._asdict(),
             labels=labels,
             barred=barred,
-            arc_shift=32 - self.encoder_.arc_bits,
-            label_shift=32 - self.encoder_.label_bits,
+            arc_shift=32 - self.encoder_.arc_bits_,
+            label_shift=32 - self.encoder_.label_bits_,
             n_labels=n_labels,
             stride=pad_row(n_labels),
-            projective=int(own),
+            projective=int(projective),
             labelled=int(self.loss == "labelled"),
         )
 
@@ -188,7 +192,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
     @property
     def _layout(self) -> Layout:
         encoder = self.encoder_
-        return dependency.layout(encoder.arc_bits, encoder.label_bits, len(self.classes_))
+        return dependency.layout(encoder.arc_bits_, encoder.label_bits_, len(self.classes_))
 
     def predict(self, X: Any) -> list[list[tuple[int, Any]]]:
         """The best tree of every sentence: (head, label) for every word, 0 being the root."""
@@ -202,7 +206,8 @@ class DependencySSVM(BaseSSVM, BaseModel):
         """New sentences as the kernels of prediction want them."""
         check_is_fitted(self, "weights_")
         table = self.encoder_.read(X, empty=True)
-        return self._pose(table, np.zeros(table.n_tokens, dtype=np.int32))
+        projective = self.projective_ if self.projective == "auto" else bool(self.projective)
+        return self._pose(table, np.zeros(table.n_tokens, dtype=np.int32), projective)
 
     def _words(self, found: Array) -> list[tuple[int, Any]]:
         heads, labels = np.divmod(found, len(self.classes_))

@@ -50,6 +50,7 @@ COLUMNS = ("form", "lemma", "upos", "xpos", "feats")
 DERIVED = {"prefix": lambda form: form[:5], "suffix": lambda form: form[-3:].lower()}
 _SLOT = re.compile(r"([hm])\.(\w+)([+-]\d+)?")
 _STATE = ("arcs", "labels", "tags", "column_names")  # what a fit finds
+_BITS = ("arc_bits", "label_bits")
 _NOTHING, _ROOT = "\0none", "\0root"
 
 
@@ -101,14 +102,16 @@ class ArcFeatures(BaseEstimator):
         For each value that this column has between head and modifier, a feature with the values of
         both: best a column of few values.
     columns : sequence of str; the names of the columns where words are tuples
-    arc_bits, label_bits : int
-        The tables have ``2^bits`` rows, of 8 weights and of one for each label.
+    arc_bits, label_bits : int, optional
+        The tables have ``2^bits`` rows, of 8 weights and of one for each label. By default at least
+        four rows for each word of training, and half a row for labels: 20 and 17 bits at most.
 
     Attributes
     ----------
     arcs_, labels_ : list of str; the templates used
     tags_ : list of str; the values of ``between``
     column_names_ : list of str; the columns that are read
+    arc_bits_, label_bits_ : int
     """
 
     arcs: Sequence[str] | None = None
@@ -116,8 +119,8 @@ class ArcFeatures(BaseEstimator):
     labels: Sequence[str] | None = None
     between: str | None = "upos"
     columns: Sequence[str] = COLUMNS
-    arc_bits: int = 20
-    label_bits: int = 17
+    arc_bits: int | None = None
+    label_bits: int | None = None
 
     def read(self, X: Any, empty: bool = False) -> TokenTable:
         """Sentences as a table: of dicts, of tuples (``columns``), of plain forms, or a table.
@@ -163,6 +166,10 @@ class ArcFeatures(BaseEstimator):
         read = {"form" if slot.column in DERIVED else slot.column for slot in slots}
         read |= {str(self.between)} if self.tags_ else set()
         self.column_names_ = [name for name in table.names if name in read]
+        for name, rows, most in zip(_BITS, (4.0, 0.5), (20, 17), strict=True):
+            given = getattr(self, name)
+            usual = int(np.clip(np.ceil(np.log2(rows * table.n_tokens)), 8, most))
+            setattr(self, f"{name}_", _check_bits(name, usual if given is None else given))
         return self
 
     def transform(self, X: Any) -> ArcCodes:
@@ -231,7 +238,7 @@ class ArcFeatures(BaseEstimator):
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What a model file keeps."""
         check_is_fitted(self, "arcs_")
-        return {name: getattr(self, f"{name}_") for name in _STATE}, {}
+        return {name: getattr(self, f"{name}_") for name in (*_STATE, *_BITS)}, {}
 
     def restore(self, meta: Any, arrays: Any) -> Self:
         """Take over what :meth:`to_state` gave."""
@@ -240,7 +247,14 @@ class ArcFeatures(BaseEstimator):
             require(type(texts) is list and {*map(type, texts)} <= {str}, f"{name} must be texts")
             setattr(self, f"{name}_", texts)
         [parse_template(t) for t in [*self.arcs_, *self.labels_]]
+        self.arc_bits_, self.label_bits_ = (_check_bits(name, meta[name]) for name in _BITS)
         return self
+
+
+def _check_bits(name: str, bits: Any) -> int:
+    fine = isinstance(bits, (int, np.integer)) and 1 <= bits <= 28
+    require(fine, f"{name} must be a whole number from 1 to 28, or None, got {bits!r:.40}.")
+    return int(bits)
 
 
 def _values(word: Any, names: Sequence[str], i: int, t: int) -> tuple[Any, ...]:

@@ -13,8 +13,8 @@ has no certificate.
 Parameters, labels and numbers are JSON that keeps their types. What JSON has is itself;
 everything else is an object with one key that names its type: ``{"float": "inf"}``,
 ``{"tuple": [...]}``, ``{"set": [...]}``, ``{"dict": [[key, value], ...]}``,
-``{"array": name}`` (an array of the file), ``{"type": "float32"}`` (a type of numbers) and
-``{"encoder": {...}}`` (a feature encoder).
+``{"array": name}`` (an array of the file), ``{"type": "float32"}`` (a type of numbers),
+``{"encoder": {...}}`` (a feature encoder) and ``{"taxonomy": [parents, cost]}``.
 """
 
 import importlib
@@ -36,6 +36,7 @@ from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow, read_history
 from hingeline.estimators.base import FINDINGS, NU_FITTED, SCALING, forget_extras
 from hingeline.modelfile.files import DTYPE_NAMES, ModelFileError, read_model, write_model
+from hingeline.taxonomy import Taxonomy
 
 #: Encoders that can be stored; code is never looked up by a name from a file but through this.
 ENCODERS = ("ArcFeatures", "DictEncoder", "SegmentTemplates", "TokenTemplates")
@@ -90,6 +91,8 @@ def to_json(value: Any, arrays: dict[str, Array], name: str) -> Any:
         return {"type": value.__name__}
     if hasattr(value, "to_state"):
         return {"encoder": encoder_to_json(value, arrays, name)}
+    if type(value) is Taxonomy:
+        return {"taxonomy": to_json([value.parents, value.cost], arrays, name)}
     raise NotStorable(f"{name} holds {value!r:.60}, of type {type(value).__name__}")
 
 
@@ -108,6 +111,8 @@ def from_json(value: Any, arrays: Mapping[str, Array]) -> Any:
         return {from_json(key, arrays): from_json(part, arrays) for key, part in content}
     if kind == "encoder":
         return encoder_from_json(content, arrays)
+    if kind == "taxonomy":
+        return Taxonomy(*from_json(content, arrays))
     tables: dict[str, Any] = {"float": _NOT_FINITE, "array": arrays, "type": _SCALAR_TYPES}
     require(kind in tables, f"there is no type {kind!r:.40}")
     return tables[kind][content]

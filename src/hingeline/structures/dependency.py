@@ -28,7 +28,7 @@ from hingeline._jit import by_reference, helper
 from hingeline._simd import copy, rows_dot
 from hingeline.core import primitives
 from hingeline.core.primitives import Block, Compiled, Layout, pad_row, put, register
-from hingeline.inference.dependencies import find_best_trees, find_projective_tree, find_tree
+from hingeline.inference.dependencies import find_projective_tree, find_tree
 
 COLUMNS = 8  # of the table of arcs: one line of a cache
 _LEFT, _RIGHT = 0x3C6EF372, 0x1B873593  # what the direction adds to a code: the head is there
@@ -274,21 +274,6 @@ def decode(problem: DependencyProblem, i: int, w: Array, loss_scale: float, y_ou
     for t in range(n - 1):
         y_out[t] = heads[t] * problem.n_labels + best[t + 1, heads[t]]
     return value
-
-
-@helper
-def decode_best(problem: DependencyProblem, i: int, w: Array, loss_scale: float, ys: Array) -> int:
-    n = output_length(problem, i) + 1
-    table = np.empty((n, n, problem.n_labels))
-    score_labels(problem, i, w, table)
-    if loss_scale != 0.0:
-        for m in range(1, n):
-            a, b = divmod(problem.labels[problem.offsets[i] + m - 1], problem.n_labels)
-            for h in range(n):
-                for k in range(problem.n_labels):
-                    wrong = h != a or (problem.labelled == 1 and k != b)
-                    table[m, h, k] += loss_scale if wrong else 0.0
-    return find_best_trees(table, problem.projective == 1, ys, np.empty(ys.shape[0]))
 
 
 @helper
