@@ -61,11 +61,16 @@ def report(
                 what = "--bootstrap is for sequences and rows, not for sets of labels"
                 files.require(not bootstrap, f"{what}: leave it out.")
                 known["y_pred"] = files.predict_sets(estimator, samples.X)
+            elif samples.layout.task == "dependencies":
+                what = "--bootstrap is for labels, not for dependencies"
+                files.require(not bootstrap, f"{what}: leave it out.")
+                known["y_pred"] = estimator.predict(samples.X)
             else:
                 known["y_pred"] = predicted = estimator.predict(samples.X)
                 result = judge(samples.layout, samples.y, predicted, bootstrap=bootstrap)
                 known["evaluation"] = result
-        known |= _measure(estimator, model, samples)
+        if samples.layout.task != "dependencies":
+            known |= _measure(estimator, model, samples)
         if compare is not None:
             known["compare"] = {compare.name: _predict_with(compare, samples, test, format, n_jobs)}
         if samples.layout.kind == "tokens":

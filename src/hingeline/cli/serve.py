@@ -256,6 +256,8 @@ def serve(
     layout = layout_of(estimator, model)
     if layout.kind != "tokens":
         raise ValueError(f"{model} does not label words: serve is for models trained on columns.")
+    if layout.task == "dependencies":
+        raise ValueError(f"{model} holds a DependencySSVM: serve is for taggers, use predict.")
     if output is not None and estimator.n_examples_ == 0:
         what = f"--output: {model} carries no training state to learn from corrections"
         raise ValueError(f"{what}: train it with --keep-state.")

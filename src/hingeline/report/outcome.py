@@ -27,6 +27,9 @@ N_BINS = 12  # Points of a reliability curve.
 MOST_SCORES, MOST_PAIRS = 50, 12  # Most rows of scores, and most pairs of labels.
 
 
+OTHER_HEAD = "(other head)"  # Instead of the relation of a word whose head is wrong.
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What was predicted, and how good it is.
@@ -71,10 +74,11 @@ def compare(
         given, missing = ("y_true", "y_pred") if y_pred is None else ("y_pred", "y_true")
         raise ValueError(f"{given} is given without {missing}: pass both or neither.")
     own, graph = hasattr(model, "structure"), hasattr(model, "void_label")
+    arcs = hasattr(model, "arc_weights")
     sets = hasattr(model, "n_labels_")
     if sets and evaluation is not None:
         raise TypeError("the model gives sets of labels: pass y_true and y_pred, no evaluation.")
-    single = not (own or graph or sets or read_blocks(model).is_chain)
+    single = not (own or graph or sets or arcs or read_blocks(model).is_chain)
     part = "node" if graph else "token"
     if y_true is None:
         if tokens is not None:
@@ -84,6 +88,10 @@ def compare(
         return _compare_structure(model, evaluation, y_true, y_pred, tokens)
     if sets:
         return _compare_sets(model, y_true, y_pred, tokens)
+    if arcs:
+        pairs = pair_labels(*label_arcs(y_true, y_pred))
+        wrong = np.concatenate([[0.0], np.cumsum(~pairs.right)])[pairs.offsets]
+        return _finish(pairs, np.diff(wrong), evaluation, False, tokens)
     if single:
         y_true, y_pred = _wrap(y_true, "y_true"), _wrap(y_pred, "y_pred")
     if graph and model.void_label is not None:
@@ -95,6 +103,17 @@ def compare(
     if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
         losses = np.minimum(losses, cost[0, 0])
     return _finish(pairs, losses, evaluation, single, tokens, part)
+
+
+def label_arcs(y_true: Any, y_pred: Any) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Dependency trees as labels of words: the relation, and whether the head is another one."""
+    for i, trees in enumerate(zip(y_true, y_pred, strict=True)):
+        require(len({*map(len, trees)}) == 1, f"y_true[{i}] and y_pred[{i}] differ in length.")
+    found = [
+        [label if head == own else OTHER_HEAD for (own, _), (head, label) in zip(*t, strict=True)]
+        for t in zip(y_true, y_pred, strict=True)
+    ]
+    return [[label for _, label in tree] for tree in y_true], found
 
 
 def _drop_void(void: Any, y_true: Any, y_pred: Any, tokens: Any) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._files import check_target, replacing
-from hingeline.evaluation.metrics import Evaluation, multilabel_scores
+from hingeline.evaluation.metrics import Evaluation, attachment_scores, multilabel_scores
 from hingeline.report import errors, sections
 from hingeline.report import outcome as outcomes
 from hingeline.report.comparison import describe_comparison
@@ -71,12 +71,12 @@ def render_report(
 
     Parameters
     ----------
-    model : fitted ChainSSVM, MulticlassSSVM, MultilabelSSVM, GraphSSVM or SSVM
+    model : fitted ChainSSVM, MulticlassSSVM, MultilabelSSVM, GraphSSVM, DependencySSVM or SSVM
     evaluation : Evaluation, as :func:`hingeline.evaluation.metrics.evaluate` returns it; default:
         made from ``y_true`` and ``y_pred`` if they are given, without intervals
     y_true, y_pred : list of label sequences, optional
         True outputs, and those that the model predicts: labels of tokens or nodes; single labels
-        for a MulticlassSSVM, indicators for a MultilabelSSVM.
+        for a MulticlassSSVM, indicators for a MultilabelSSVM, trees for a DependencySSVM.
     tokens : list of lists of str, or of str where an example has no parts; what the labels are of
     command : str or list of str, the command that made the model, optional
     data : path, list of paths, or dict, optional
@@ -145,12 +145,16 @@ def render_report(
         ((name, y_other),) = compare.items()
         other: Any = outcomes.compare(model, None, y_true, y_other, tokens)
         contents["comparison"] = describe_comparison(str(name), outcome, other, n_errors)
-    kind = type(model).__name__
+    kind, figures = type(model).__name__, _list_figures(facts, outcome)
+    if hasattr(model, "arc_weights") and y_true is not None:
+        scores = attachment_scores(y_true, y_pred)
+        own = [(name.upper(), percent(getattr(scores, name)), "") for name in ("uas", "las")]
+        figures = [*own, *figures]
     page: str = template.render(
         kind=kind,
         title=f"{kind} report" if title is None else title,
         size=_describe_size(model),
-        figures=_list_figures(facts, outcome),
+        figures=figures,
         sections=contents,
         n_levels=sections.LEVELS,
         script=script,

@@ -297,6 +297,8 @@ def describe_weights(
 ) -> Content | None:
     """Top features and transitions, or the largest weights where they have no names."""
     content: Content = {"tables": [], "features": None, "about": "", "largest": None}
+    if hasattr(model, "arc_weights"):  # hashed: what they belong to is known arc by arc
+        return None
     if hasattr(model, "structure"):
         return content | _nameless(model, n_features)
     if hasattr(model, "pairwise_coef_"):
