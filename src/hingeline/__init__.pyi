@@ -15,8 +15,10 @@ from hingeline.estimators.multilabel import MultilabelSSVM as MultilabelSSVM
 from hingeline.estimators.paths import C_path as C_path
 from hingeline.estimators.paths import Path as Path
 from hingeline.estimators.paths import nu_path as nu_path
+from hingeline.estimators.segment import SegmentSSVM as SegmentSSVM
 from hingeline.modelfile.estimators import load as load
 from hingeline.semisupervised.estimator import SemiSupervisedSSVM as SemiSupervisedSSVM
 from hingeline.structures.custom import Structure as Structure
+from hingeline.taxonomy import Taxonomy as Taxonomy
 
 __version__: str

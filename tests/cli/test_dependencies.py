@@ -86,8 +86,8 @@ def test_the_report_and_what_parsers_cannot(folder, tmp_path):
     assert "UAS" in page
     assert "100.00" in page
     said = refused("report", folder / "p.hinge", "--test", test, "--bootstrap", "9")
-    assert "--bootstrap is for labels" in said
-    assert "DependencySSVM" in refused("serve", folder / "p.hinge")
+    assert "--bootstrap is not for dependencies" in said
+    assert "does not label words one by one" in refused("serve", folder / "p.hinge")
     new = ("--model", tmp_path / "new.hinge")
     assert "cannot learn from more data" in refused("update", folder / "p.hinge", test, *new)
 

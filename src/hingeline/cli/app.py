@@ -7,6 +7,7 @@ The group turns ValueError (one sentence about the user's input) and Ctrl-C into
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -122,6 +123,7 @@ def main() -> None:
 
     To take the interpreter down with all compiled kernels in it takes a third of a second.
     """
+    warnings.showwarning = lambda message, *place: typer.echo(f"hingeline: {message}", err=True)
     try:
         app(prog_name="hingeline")
         code = 0

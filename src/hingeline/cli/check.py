@@ -39,8 +39,6 @@ def read_constraints(
 def constraints_for(estimator: Any, samples: files.Samples, source: str, y: Any) -> list[Any]:
     """Constraints on what a model predicts; labels that it does not know are told."""
     files.check_options(["constraints"], samples.layout.format)
-    what = "--constraints is for labels, not for dependencies: leave it out."
-    files.require(samples.layout.task != "dependencies", what)
     classes = estimator.classes_.tolist()
     return read_constraints(source, y, classes, "the model", partial(typer.echo, err=True))[0]
 

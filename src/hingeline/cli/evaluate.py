@@ -52,10 +52,7 @@ def evaluate(
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
-    files.check_options(given(context), layout.format)
-    if layout.task == "dependencies":
-        for name in given(context).keys() & {"scheme", "strict", "bootstrap", "confusion"}:
-            raise ValueError(f"--{name} is for labels, not for dependencies: leave it out.")
+    files.check_options(given(context), layout.format, layout.task)
     names = [name for pattern in data for name in expand(pattern)]
     title = data[0] if len(data) == 1 else f"{len(names)} files"
     reporter = Reporter(title, None)
@@ -171,8 +168,9 @@ def _print_trees(true: Any, predicted: Any, words: Any, every: bool, as_json: bo
     }
     if as_json:
         parts = {name: row._asdict() for name, row in scores.items()}
-        every_label = {name: row._asdict() for name, row in by_label.items()}
-        typer.echo(json.dumps({**parts, **({"by_label": every_label} if every else {})}))
+        if every:
+            parts["by_label"] = {name: row._asdict() for name, row in by_label.items()}
+        typer.echo(json.dumps(parts))
         return
     header = ["", "UAS", "LAS", "LAS with subtypes", "words"]
     for rows in (scores, by_label) if every else (scores,):

@@ -76,12 +76,7 @@ def make_encoder(
     format: str, task: str, template: Path | None, min_count: int | None, hash_bits: int | None
 ) -> TokenTemplates | DictEncoder | None:
     """What turns the tokens of a format into numbers; None where the file has numbers."""
-    if task == "dependencies":
-        given = template or min_count or hash_bits
-        what = "--template, --min-count and --hash-bits are for the features of words"
-        require(given is None, f"{what}, not of dependencies: leave them out.")
-        return None
-    if format not in files.NAMED:
+    if format not in files.NAMED or task == "dependencies":
         return None
     if format not in files.WORDS:
         return DictEncoder(min_count=min_count or 1)

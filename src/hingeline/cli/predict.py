@@ -64,7 +64,7 @@ def predict(
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
-    files.check_options(given(context), layout.format)
+    files.check_options(given(context), layout.format, layout.task)
     if margin + probability + (nbest > 1) + (constraints is not None) > 1:
         which = "--margin, --probability, --nbest and --constraints"
         raise ValueError(f"{which} exclude each other: use one.")

@@ -142,7 +142,7 @@ def train(
     file = files.open_training(names[0], format, given(context), task)
     learner = files.learner_of(file.format, task)
     params |= {"rescale": rescale, "violators": fits.parse_number(violators, int)}
-    params |= {"scheme": scheme, "edges": edges or "full"}
+    params |= {"edges": edges or "full", **({} if scheme is None else {"scheme": scheme})}
     params["projective"] = {"yes": True, "no": False}.get(projective, projective)
     known = learner().get_params(deep=False)
     for name in sorted((given(context).keys() & params.keys()) - known.keys()):

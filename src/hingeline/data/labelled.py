@@ -129,7 +129,7 @@ def open_once(path: str) -> Any:
     """What readers take for a path: a pipe is opened here, as it cannot be opened twice."""
     if is_remote(path):
         system, inside = _find_remote(path)
-        return TextSource(system.open(inside, "rb"), path, owned=True)
+        return TextSource(system.open(inside, "rb"), path, owned=True, system=system)
     return path if path != "-" and os.path.isfile(path) else open_text(path)
 
 

@@ -3,6 +3,7 @@
 from hingeline.features.arcs import ArcFeatures
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.input import PerToken
+from hingeline.features.segments import SegmentTemplates
 from hingeline.features.tables import SparseSequences, TokenTable, from_frame, to_column
 from hingeline.features.templates import TokenTemplates
 
@@ -10,6 +11,7 @@ __all__ = [
     "ArcFeatures",
     "DictEncoder",
     "PerToken",
+    "SegmentTemplates",
     "SparseSequences",
     "TokenTable",
     "TokenTemplates",

@@ -12,7 +12,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._files import check_target, replacing
-from hingeline.evaluation.metrics import Evaluation, attachment_scores, multilabel_scores
+from hingeline.evaluation.metrics import Evaluation, multilabel_scores
 from hingeline.report import errors, sections
 from hingeline.report import outcome as outcomes
 from hingeline.report.comparison import describe_comparison
@@ -71,12 +71,13 @@ def render_report(
 
     Parameters
     ----------
-    model : fitted ChainSSVM, MulticlassSSVM, MultilabelSSVM, GraphSSVM, DependencySSVM or SSVM
+    model : fitted estimator of Hingeline
     evaluation : Evaluation, as :func:`hingeline.evaluation.metrics.evaluate` returns it; default:
         made from ``y_true`` and ``y_pred`` if they are given, without intervals
     y_true, y_pred : list of label sequences, optional
-        True outputs, and those that the model predicts: labels of tokens or nodes; single labels
-        for a MulticlassSSVM, indicators for a MultilabelSSVM, trees for a DependencySSVM.
+        True outputs, and those that the model predicts: labels of tokens or nodes, tags of a
+        SegmentSSVM, trees of a DependencySSVM; single labels for a MulticlassSSVM, indicators for a
+        MultilabelSSVM.
     tokens : list of lists of str, or of str where an example has no parts; what the labels are of
     command : str or list of str, the command that made the model, optional
     data : path, list of paths, or dict, optional
@@ -145,16 +146,12 @@ def render_report(
         ((name, y_other),) = compare.items()
         other: Any = outcomes.compare(model, None, y_true, y_other, tokens)
         contents["comparison"] = describe_comparison(str(name), outcome, other, n_errors)
-    kind, figures = type(model).__name__, _list_figures(facts, outcome)
-    if hasattr(model, "arc_weights") and y_true is not None:
-        scores = attachment_scores(y_true, y_pred)
-        own = [(name.upper(), percent(getattr(scores, name)), "") for name in ("uas", "las")]
-        figures = [*own, *figures]
+    kind = type(model).__name__
     page: str = template.render(
         kind=kind,
         title=f"{kind} report" if title is None else title,
         size=_describe_size(model),
-        figures=figures,
+        figures=_list_figures(facts, outcome),
         sections=contents,
         n_levels=sections.LEVELS,
         script=script,
@@ -212,7 +209,11 @@ def _list_figures(
         size = f"of {count_of(len(outcome.losses), 'example')}"
         figures.append(("F1 of examples", percent(scores.example_f1), size))
         figures.append(("sets wholly right", percent(scores.subset_accuracy), ""))
-    if outcome is not None and found is not None:
+    if outcome is not None and outcome.attachment is not None:
+        size = f"of {count_of(outcome.attachment.n_words, 'word')}"
+        figures.append(("LAS", percent(outcome.attachment.las), "heads and relations right"))
+        figures.append(("UAS", percent(outcome.attachment.uas), size))
+    elif outcome is not None and found is not None:
         if found.spans is not None:
             figures.append(("span F1", percent(found.spans.micro.f1), _interval(found, "span_f1")))
         name = "accuracy" if outcome.single else f"{outcome.part} accuracy"
