@@ -305,11 +305,11 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         the published estimator, an integer the k best; both solve the problem restricted to the
         outputs found (``restricted_gap_``). ``"all"`` solves the whole problem, for short
         sequences: the violated outputs are listed.
-    loss : "hamming", "zero_one", array, or (scale, loss)
+    loss : "hamming", "zero_one", array, Taxonomy, or (scale, loss)
         Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
-        (true, predicted), in the order of ``classes_``. ``"zero_one"`` is 1 for every labelling
-        but the true one: (6) and (7) of the FSMO paper, exact for every rescaling and ``slack``
-        but ``"sum"``.
+        (true, predicted), in the order of ``classes_``, also of a :class:`hingeline.Taxonomy`.
+        ``"zero_one"`` is 1 for every labelling but the true one: (6) and (7) of the FSMO paper,
+        exact for every rescaling and ``slack`` but ``"sum"``.
     class_weight : dict or "balanced", optional
         Multiplies the loss of tokens whose true label it is.
 

@@ -390,9 +390,10 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     C : float or "auto", default=0.1
         Weight of a graph's slack; ``float("inf")`` for a hard margin (exact inference only).
         ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
-    loss : "hamming", array, or (scale, loss)
+    loss : "hamming", array, Taxonomy, or (scale, loss)
         Summed over nodes, times ``Graph.node_weights``: wrong labels, one cost per true label, or
-        a cost matrix (true, predicted), in the order of ``classes_``.
+        a cost matrix (true, predicted), in the order of ``classes_``, also of a
+        :class:`hingeline.Taxonomy`.
     class_weight : dict or "balanced", optional; multiplies the loss of nodes whose true label it is
     void_label : label, optional
         Nodes with this label are unknown: training leaves them, their edges and factors out, and
