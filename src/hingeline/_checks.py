@@ -236,6 +236,10 @@ def check_finite(values: Array, where: str) -> None:
 
 def as_csr(matrix: Any) -> sp.csr_matrix:
     """CSR with sorted, summed indices; the caller's matrix is left alone."""
+    if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.size and matrix.all():
+        n, d = matrix.shape  # no zeros to leave out, which takes scipy three times as long
+        columns = np.tile(np.arange(d, dtype=np.int32), n)
+        return sp.csr_matrix((matrix.flatten(), columns, np.arange(n + 1) * d), matrix.shape)
     matrix = sp.csr_matrix(matrix)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
@@ -268,6 +272,13 @@ def numeric_rows(x: Any, where: str) -> Any:
 def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
     """The same as CSR with sorted, summed indices."""
     return as_csr(numeric_rows(x, where))
+
+
+def refuse_text(X: Any) -> None:
+    """Refuse a list of texts where rows of numbers are wanted."""
+    if isinstance(X, (list, tuple)) and X and isinstance(X[0], str):
+        how = "turn texts into numbers first, such as TfidfVectorizer().fit_transform(X)"
+        raise TypeError(f"X[0] is {X[0]!r:.40}, but rows of numbers are expected: {how}.")
 
 
 def refuse_none(y: Any) -> None:

@@ -41,14 +41,18 @@ def check_target(path: str | os.PathLike[str], formats: Sequence[str]) -> Path:
     return target
 
 
-def file_beside(source: Any, *replacements: tuple[str, str]) -> Path | None:
+def file_beside(source: Any, *replacements: tuple[str, str]) -> Any:
     """A file in the same folder whose name follows from the source's, if there is one."""
-    if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        for old, new in replacements:
-            candidate = path.with_name(path.name.replace(old, new))
-            if old in path.name and candidate.is_file():
-                return candidate
+    system = getattr(source, "system", None)  # of fsspec
+    if system is None and not isinstance(source, (str, os.PathLike)):
+        return None
+    path = str(source if system is None else source.name)
+    start = max(path.rfind("/"), path.rfind(os.sep)) + 1
+    for old, new in replacements:
+        candidate = path[:start] + path[start:].replace(old, new)
+        there = (system or os.path).exists(candidate)
+        if old in path[start:] and there:
+            return Path(candidate) if system is None else system.open(candidate, "rb")
     return None
 
 

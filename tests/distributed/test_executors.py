@@ -122,10 +122,10 @@ def test_answers_come_in_the_order_of_blocks_for_any_number_of_workers(start, n_
 
 def test_what_is_common_is_sent_once_to_each_worker(two):
     two.call("count")
-    before = two.sent()
+    before = two.sent
     two.call("add", b"x" * 1_000_000, dict.fromkeys(range(4), b"y"))
-    assert 2_000_000 < two.sent() - before < 2_010_000
-    assert 4_000_000 < two.received() < 4_010_000
+    assert 2_000_000 < two.sent - before < 2_010_000
+    assert 4_000_000 < two.received < 4_010_000
     assert two.call("commons_seen") == dict.fromkeys(range(4), 3)
 
 
@@ -258,8 +258,8 @@ def test_losses_that_are_not_in_a_row_are_forgiven():
 def test_a_slow_worker_is_waited_for(two):
     assert two.call("sleep", 0, {0: 1.5}) == {0: 1}
     began = time.monotonic()
-    assert two.call("sleep", 0, {0: 1, 1: 1}) == {0: 2, 1: 1}
-    assert time.monotonic() - began < 1.9  # at the same time
+    assert two.call("sleep", 0, {0: 3, 1: 3}) == {0: 2, 1: 1}
+    assert time.monotonic() - began < 5.9  # at the same time
 
 
 # Ends -------------------------------------------------------------------------------------------

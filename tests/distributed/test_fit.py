@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import multiprocessing
 import os
@@ -69,12 +70,9 @@ class Here:
         for at, host in enumerate(self.hosts):
             if mine := {k: v for k, v in own.items() if k % self.n == at}:
                 found |= host.call(method, common, mine)
-        return found
+        return copy.deepcopy(found)  # as if it were sent
 
-    def sent(self):
-        return 0
-
-    received = sent
+    sent = received = 0
 
     def n_alive(self):
         return self.n
@@ -135,6 +133,22 @@ def test_the_gap_holds_the_optimum_of_an_independent_qp(slack, here):
     model = fit_blocks(MulticlassSSVM(**given), cut(X, y, 3))
     assert model.dual_objective_ <= best * (1 + 1e-9)
     assert best * (1 - 1e-9) <= model.primal_objective_ <= 1.0011 * best
+
+
+def test_rounds_follow_from_latency_and_bandwidth(here):
+    def fit(**options):
+        model = fit_blocks(TAGGER, notes(), options=options)
+        assert model.duality_gap_ <= 0.02 * model.primal_objective_
+        return model.history_[-1].rounds, model.n_iter_
+
+    rounds, passes = fit(latency=1e-9, bandwidth=1e15)
+    assert 17 * passes < rounds <= 21 * passes  # 16 pieces, and up to 5 rounds over known planes
+    rounds, passes = fit(latency=1e-9, bandwidth=1.0)
+    assert rounds == 17 * passes
+    rounds, passes = fit(latency=10.0)
+    assert rounds == 5 * passes  # no fewer than 4 pieces, and one round after them
+    rounds, passes = fit(pieces=2, bandwidth=1.0)
+    assert rounds == 3 * passes
 
 
 def test_a_tagger_has_the_features_and_the_optimum_of_one_machine(tagger):
@@ -249,6 +263,23 @@ def test_blocks_may_be_lost_or_moved_at_any_time(tagger, monkeypatch, lose, move
     assert executor.told.count("read") > 1
     assert executor.turn >= 2
     assert {len(host.blocks) for host in executor.hosts} == {2}
+
+
+def test_lost_blocks_may_go_to_a_worker_that_has_others(tagger, monkeypatch):
+    """Which has the weights of now, where they begin with those of their last state."""
+
+    class Gathering(Losing):
+        def call(self, method, common, own):
+            if self.calls + 1 in self.lose:
+                self.n, self.hosts = 1, [self.hosts[0], self.make()]
+            return super().call(method, common, own)
+
+    executor = Gathering((40,))
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_: executor)
+    with pytest.warns(UserWarning, match="2 blocks are made anew"):
+        other = fit_blocks(TAGGER, notes())
+    assert len(executor.hosts[0].blocks) == 4
+    assert np.array_equal(other.weights_, tagger.weights_)
 
 
 def interrupt(after):
@@ -499,6 +530,30 @@ def test_names_for_fsspec_are_read_on_the_worker(tmp_path, here, kind):
             fit_blocks(TAGGER, f"{kind}://{pattern}", format="conll")
 
 
+@pytest.mark.parametrize("kind", ["idx", "arff"])
+def test_labels_in_a_file_beside_are_found_through_fsspec(here, kind):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 255, (20, 2, 2), dtype=np.uint8), rng.integers(0, 2, 20, dtype=np.uint8)
+    system = fsspec.filesystem("memory")
+    if kind == "idx":
+        shape = np.array(X.shape, dtype=">i4").tobytes()
+        system.pipe("/beside/a-images-idx3-ubyte", b"\0\0\x08\x03" + shape + X.tobytes())
+        with pytest.raises(ValueError, match="labels-idx1-ubyte"):
+            fit_blocks(MulticlassSSVM(), "memory:///beside/a-images-*")
+        shape = np.array(y.shape, dtype=">i4").tobytes()
+        system.pipe("/beside/a-labels-idx1-ubyte", b"\0\0\x08\x01" + shape + y.tobytes())
+        model = fit_blocks(MulticlassSSVM(C=1e-4, tol=0.1), "memory:///beside/a-images-*")
+        assert (model.n_features_in_, len(model.classes_)) == (4, 2)
+        return
+    head = "@relation r\n@attribute x numeric\n@attribute a {0,1}\n@attribute b {0,1}\n@data\n"
+    rows = "".join(f"{x},{int(x > 99)},{int(x < 99)}\n" for x in X[:, 0, 0])
+    names = '<labels><label name="a"></label><label name="b"></label></labels>'
+    system.pipe({"/beside/r.arff": (head + rows).encode(), "/beside/r.xml": names.encode()})
+    model = fit_blocks(MultilabelSSVM(C=0.1, tol=0.1), "memory:///beside/r.arff")
+    assert model.n_labels_ == 2
+
+
 def test_without_fsspec_there_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(ValueError, match=r"s3://a/\*.conll cannot be read .*: install it, or name"):
@@ -609,8 +664,9 @@ def test_bad_sources_are_refused(tmp_path, here):
         tagger = clone(TAGGER).set_params(solver_options={name: 2})
         with pytest.raises(ValueError, match=f"{name!r}, which blocks do not use"):
             fit_blocks(tagger, notes())
-    with pytest.raises(ValueError, match="'pieces'"):
-        fit_blocks(TAGGER, notes(), options={"pieces": 0})
+    for name in ("pieces", "latency", "bandwidth"):
+        with pytest.raises(ValueError, match=f"'{name}'"):
+            fit_blocks(TAGGER, notes(), options={name: 0})
     with pytest.raises(TypeError, match="source is a int: give names of files, or a list of"):
         fit_blocks(TAGGER, 3)
     with pytest.raises(TypeError, match="use say how files are read, and source has no files"):

@@ -103,7 +103,6 @@ def overlaps(parts: Any, others: Any) -> Any:
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
 def test_regrouping_changes_neither_weights_nor_dual(C: float, monkeypatch: Any) -> None:
-    compiled = compile_chains(2, [60, 1, 35, 2, 80])
     form = make_formulation(C, "max", "margin", np.array([1.0, 2.0, 0.5, 1.0, 0.0]))
     counts = {"joined": 0, "split": 0, "kept": 0}
     regroup = SDMInParts.make_room
@@ -131,20 +130,22 @@ def test_regrouping_changes_neither_weights_nor_dual(C: float, monkeypatch: Any)
     monkeypatch.setattr(SDMInParts, "make_room", watch)
     monkeypatch.setattr(parts, "FIRST_LENGTH", 4)
     monkeypatch.setattr(parts, "FIRST_PASSES", 2)
-    with Workers(1, compiled.scratch_size) as workers:
-        solver = SDMInParts(compiled, form, workers, 0, {})
-        for _ in range(12):
-            solver.sweep()
-            solver.certify()
-            # The same mass on whole outputs: feasible, and with the same weights and dual.
-            whole = solver.memory().join(compiled, form)
-            sums = np.add.reduceat(whole.alpha, whole.slot)
-            assert (sums <= form.cap * (1 + 1e-12)).all()
-            w = np.zeros_like(solver.w)
-            add_planes(compiled.problem, whole, whole.alpha, 1.0, w)
-            np.testing.assert_allclose(w, solver.w, rtol=1e-9, atol=1e-9 * C)
-            assert whole.alpha @ whole.offset == pytest.approx(solver.linear(), rel=1e-12)
-            assert solver.dual() <= solver.best()[1] * (1 + 1e-12)
+    for seed in (2, 4, 5, 6):  # where parts split depends on rounding, and so on the machine
+        compiled = compile_chains(seed, [60, 1, 35, 2, 80])
+        with Workers(1, compiled.scratch_size) as workers:
+            solver = SDMInParts(compiled, form, workers, 0, {})
+            for _ in range(12):
+                solver.sweep()
+                solver.certify()
+                # The same mass on whole outputs: feasible, and with the same weights and dual.
+                whole = solver.memory().join(compiled, form)
+                sums = np.add.reduceat(whole.alpha, whole.slot)
+                assert (sums <= form.cap * (1 + 1e-12)).all()
+                w = np.zeros_like(solver.w)
+                add_planes(compiled.problem, whole, whole.alpha, 1.0, w)
+                np.testing.assert_allclose(w, solver.w, rtol=1e-9, atol=1e-9 * C)
+                assert whole.alpha @ whole.offset == pytest.approx(solver.linear(), rel=1e-12)
+                assert solver.dual() <= solver.best()[1] * (1 + 1e-12)
     assert counts["joined"] > 0
     assert counts["kept"] > 0
     assert counts["split"] > 0 or C != 1.0

@@ -16,18 +16,20 @@ import scipy.sparse as sp
 from hingeline._checks import Array, require
 from hingeline.cli.app import blame, split_names
 from hingeline.data.conll import WORD_NAMES, header_of, plain_name
-from hingeline.data.formats import detect_format, find_format
+from hingeline.data.formats import Format, detect_format, find_format
 from hingeline.data.labelled import (
     NAMED,
     NUMBERED,
     ROWS,
     SEQUENCES,
     SETS,
+    TASKS,
     WORDS,
     File,
     Layout,
     is_blank,
     keep_features,
+    labels_of,
     length_of,
     open_once,
     read_file,
@@ -53,6 +55,16 @@ _OPTIONS = {
     "edges": SETS,
     "scale": (*ROWS, *SETS),
 }
+#: Options that other tasks have no use for.
+_LABELS_ONLY: dict[str, tuple[str, ...]] = {
+    "segments": ("margin", "probability", "constraints", "keep_state"),
+    "dependencies": (
+        *("margin", "probability", "constraints", "keep_state", "template", "min_count"),
+        *("hash_bits", "scheme", "strict", "bootstrap", "confusion"),
+    ),
+}
+#: Models of words that learn something else than labels.
+_TASK_OF = {"SegmentSSVM": "segments", "DependencySSVM": "dependencies"}
 _QUERY = re.compile(rb"\bqid:[0-9]+")
 #: Formats that can be read in pieces, and whether one may end between two lines.
 _ENDS: dict[str, Callable[[bytes, bytes], bool]] = {
@@ -62,9 +74,12 @@ _ENDS: dict[str, Callable[[bytes, bytes], bool]] = {
 }
 
 
-def check_options(names: Iterable[str], format: str) -> None:
-    """Refuse options that files of a format have no use for."""
+def check_options(names: Iterable[str], format: str, task: str = "labels") -> None:
+    """Refuse options that files of a format, or a task, have no use for."""
     for name in names:
+        if name in _LABELS_ONLY.get(task, ()):
+            what = f"--{name.replace('_', '-')} is for labels, not for {task}"
+            raise ValueError(f"{what}: leave it out.")
         formats = _OPTIONS.get(name, (format,))
         if format not in formats:
             what = f"--{name.replace('_', '-')} is for {', '.join(formats)} files"
@@ -130,7 +145,8 @@ def layout_of(model: Any, path: Path) -> Layout:
     with suppress(TypeError):
         layout = Layout(**found)
         whole = layout.kind != "multilabel" or len(layout.labels) == model.n_labels_
-        if layout.makes_sense() and layout.kind in kinds and whole:
+        task = _TASK_OF.get(type(model).__name__, "labels")
+        if layout.makes_sense() and layout.kind in kinds and whole and layout.task == task:
             return layout
     what = f"{path} describes the files it was trained on in a way that makes no sense"
     raise ValueError(f"{what}: get a fresh copy of the model.")
@@ -140,8 +156,10 @@ def _usual_layout(model: Any) -> Layout:
     """The layout of files for a model that was saved in Python, where nothing says what it is."""
     encoder = getattr(model, "encoder_", None)
     columns = list(getattr(encoder, "column_names_", []))
+    if (task := _TASK_OF.get(type(model).__name__, "labels")) == "dependencies":
+        return Layout("conllu", "tokens", columns, "deprel", task=task)
     if columns:
-        return Layout("conll", "tokens", columns, free_name("label", columns))
+        return Layout("conll", "tokens", columns, free_name("label", columns), task=task)
     if type(model).__name__ == "MulticlassSSVM":
         return Layout("svmlight", "flat")
     if holds_sets(model):
@@ -237,19 +255,38 @@ def require_labels(samples: Samples, file: str, purpose: str = "compare with") -
     return samples
 
 
-def open_training(path: str, format: str, options: Iterable[str]) -> File:
+def learner_of(format: Format, task: str) -> Any:
+    """The class of the estimator for a task and a format."""
+    import hingeline
+
+    if format.kind == "multilabel":
+        return hingeline.MultilabelSSVM
+    if format.kind == "flat":
+        return hingeline.MulticlassSSVM
+    name = next((name for name, own in _TASK_OF.items() if own == task), "ChainSSVM")
+    return getattr(hingeline, name)
+
+
+def open_training(path: str, format: str, options: Iterable[str], task: str = "labels") -> File:
     """Open a file to train on, and refuse options that its format has no use for."""
+    require(task in TASKS, f"--task: must be one of {', '.join(TASKS)}, got {task!r}.")
     source = open_once(path)
     found = find_format(detect_format(source) if format == "auto" else format)
     what = f"{path} holds {found.kind} ({found.name}), not sequences or rows: convert it first"
     require(found.name in (*SEQUENCES, *ROWS, *SETS), f"{what} (hingeline convert).")
-    check_options(options, found.name)
+    check_options(options, found.name, task)
+    if task != "labels" and found.name not in TASKS[task]:
+        what = f"--task {task} is for {', '.join(TASKS[task])} files"
+        raise ValueError(f"{what}, and {path} is {found.name}.")
     return File(path, source, found)
 
 
-def read_training(file: File, columns: str | None, use: str | None, label: str | None) -> Samples:
+def read_training(
+    file: File, columns: str | None, use: str | None, label: str | None, task: str = "labels"
+) -> Samples:
     """A labelled file to train on; the layout follows from the file and the options."""
-    return Samples(*read_labelled(file, split_names(columns), split_names(use), label))
+    names = split_names(columns), split_names(use)
+    return Samples(*read_labelled(file, *names, label, task=task))
 
 
 def read_like(
@@ -302,7 +339,9 @@ def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
         table, label = data.table, layout.label if layout.label in data.table.names else "upos"
         with blame(path):
             inputs = table.select(layout.columns)
-        y = None if is_blank(table, label, format) else table.sentences(label)
+        own = replace(layout, label=label)
+        blank = any(is_blank(table, column, format) for column in own.label_columns)
+        y = None if blank else labels_of(path, table, own)
         return Samples(inputs, y, layout, data)
     names = _column_names(path, list(data.names), layout)
     table = TokenTable(tuple(names), data.codes, data.values, data.offsets)

@@ -64,7 +64,7 @@ def predict(
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
-    files.check_options(given(context), layout.format)
+    files.check_options(given(context), layout.format, layout.task)
     if margin + probability + (nbest > 1) + (constraints is not None) > 1:
         which = "--margin, --probability, --nbest and --constraints"
         raise ValueError(f"{which} exclude each other: use one.")
@@ -204,7 +204,9 @@ def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measur
         margins = [] if leads is None else [[[f"{v:.4f}" for v in part] for part in leads]]
         write_labels(out, samples.layout, *words, labels, *margins)
         return
-    parts = {"predicted": [[str(label) for label in part] for part in labels]}
+    arcs = samples.layout.task == "dependencies"
+    keys = samples.layout.label_columns if arcs else ["predicted"]
+    parts = dict(zip(keys, split_columns(samples.layout, labels), strict=True))
     if leads is not None:
         parts[measure] = [[f"{value:.4f}" for value in part] for part in leads]
     columns = [[value for part in column for value in part] for column in parts.values()]
@@ -224,7 +226,16 @@ def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measur
     else:
         from hingeline.data.conll import write_conllu
 
-        write_conllu(out, source.with_column(samples.layout.label, columns[0]))
+        for name, column in zip(samples.layout.label_columns, columns, strict=True):
+            source = source.with_column(name, column)
+        write_conllu(out, source)
+
+
+def split_columns(layout: files.Layout, labels: Any) -> list[list[list[str]]]:
+    """Labels as the columns of a file, sentence by sentence: heads and relations are two."""
+    if layout.task == "dependencies":
+        return [[[str(arc[k]) for arc in part] for part in labels] for k in (0, 1)]
+    return [[[str(label) for label in part] for part in labels]]
 
 
 def write_labels(out: IO[str], layout: files.Layout, *columns: Any) -> None:
@@ -245,7 +256,7 @@ def _write_nbest(out: IO[str], samples: files.Samples, found: list[Any], before:
     for i, paths in enumerate(found):
         for rank, (labels, score) in enumerate(paths, start=1):
             out.write(f"# sequence {before + i + 1} rank {rank} score {score:.6f}\n")
-            tokens = words[i] if words is not None else [""] * len(labels)
-            for token, label in zip(tokens, labels.tolist(), strict=True):
-                out.write(f"{token}\t{label}\n" if token else f"{label}\n")
+            columns = [words[i]] if words is not None else []
+            columns += [column for (column,) in split_columns(samples.layout, [labels])]
+            out.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
             out.write("\n")

@@ -61,6 +61,9 @@ def report(
                 what = "--bootstrap is for sequences and rows, not for sets of labels"
                 files.require(not bootstrap, f"{what}: leave it out.")
                 known["y_pred"] = files.predict_sets(estimator, samples.X)
+            elif samples.layout.task == "dependencies":
+                files.require(not bootstrap, "--bootstrap is not for dependencies: leave it out.")
+                known["y_pred"] = estimator.predict(samples.X)
             else:
                 known["y_pred"] = predicted = estimator.predict(samples.X)
                 result = judge(samples.layout, samples.y, predicted, bootstrap=bootstrap)
@@ -104,6 +107,8 @@ def _measure(model: Any, path: Path, samples: files.Samples) -> dict[str, Any]:
         sure = CalibratedChain.load(path)
         sure.model = model
         return {"probability": sure.predict_proba_tokens(samples.X)}
+    if samples.layout.task != "labels":
+        return {}
     scores = model.decision_function(samples.X)
     if samples.layout.kind in ("tokens", "sequences"):
         return {"margin": [own.max(axis=1) for own in scores]}

@@ -86,7 +86,7 @@ def semi(
         tol=tol,
         max_iter=max_iter,
         scheme=scheme,
-        features=make_encoder(file.format.name, template, min_count, hash_bits),
+        features=make_encoder(file.format.name, "labels", template, min_count, hash_bits),
         n_jobs=n_jobs,
         random_state=seed,
         verbose=0,  # the steps are told, not the fits in them

@@ -8,7 +8,7 @@ from typer import Option
 
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_sources, check_target, given, split_names
-from hingeline.cli.predict import write_labels
+from hingeline.cli.predict import split_columns, write_labels
 
 
 def train(
@@ -16,6 +16,9 @@ def train(
     data: app.Files,
     model: app.NewModel,
     format: app.Format = "auto",
+    task: Annotated[
+        str, Option(help="What to learn of words: labels, segments or dependencies (CoNLL-U).")
+    ] = "labels",
     template: app.Template = None,
     columns: app.Columns = None,
     use: app.Use = None,
@@ -29,8 +32,16 @@ def train(
     slack: Annotated[str, Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
     nu: Annotated[str | None, Option(help="For --slack nu: a mean loss, or auto.")] = None,
     loss: Annotated[
-        str | None, Option(help="Loss of sequences: hamming or zero_one.", show_default="hamming")
+        str | None,
+        Option(
+            help="Loss: hamming or zero_one; segments: hamming or spans; dependencies: labelled or "
+            "heads.",
+            show_default="the first",
+        ),
     ] = None,
+    projective: Annotated[
+        str, Option(help="Dependencies do not cross: auto, yes, no or prediction.")
+    ] = "auto",
     rescale: Annotated[str, Option(help="What the loss rescales: margin or slack.")] = "margin",
     violators: Annotated[
         str | None,
@@ -82,6 +93,9 @@ def train(
     letter.data (sequences), SVMlight and IDX (rows), LIBSVM and Mulan's ARFF (rows with sets of
     labels). Ctrl-C ends the training early and keeps the best model so far.
 
+    --task segments learns spans (IOB2, IOBES) as wholes, --task dependencies the head and the
+    relation of every word.
+
     With --workers, files ('part-*.conll') are read and trained on in blocks, in processes or on a
     Dask cluster, and no process holds them all.
 
@@ -94,7 +108,7 @@ def train(
     from scipy.sparse import issparse
     from sklearn.base import clone
 
-    from hingeline import ChainSSVM, Checkpoint, MulticlassSSVM, MultilabelSSVM
+    from hingeline import Checkpoint
     from hingeline._checks import require
     from hingeline.cli import fits, in_blocks
     from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
@@ -125,27 +139,31 @@ def train(
     if nu is not None:
         params["nu"] = fits.parse_number(nu, float)
     clock = Clock()
-    file = files.open_training(names[0], format, given(context))
-    if file.format.name in files.SETS:
-        estimator: Any = MultilabelSSVM(**params, edges=edges or "full")
-    else:
-        params |= {"rescale": rescale, "violators": fits.parse_number(violators, int)}
-        flat = file.format.kind == "flat"
-        estimator = MulticlassSSVM(**params) if flat else ChainSSVM(**params, scheme=scheme)
-    scales = estimator.C != "scale" or isinstance(estimator, ChainSSVM)
+    file = files.open_training(names[0], format, given(context), task)
+    learner = files.learner_of(file.format, task)
+    params |= {"rescale": rescale, "violators": fits.parse_number(violators, int)}
+    params |= {"edges": edges or "full", **({} if scheme is None else {"scheme": scheme})}
+    params["projective"] = {"yes": True, "no": False}.get(projective, projective)
+    known = learner().get_params(deep=False)
+    for name in sorted((given(context).keys() & params.keys()) - known.keys()):
+        what = f"--{name.replace('_', '-')} is not for --task {task}"
+        raise ValueError(f"{what} ({learner.__name__}): leave it out.")
+    estimator: Any = learner(**{name: params[name] for name in params.keys() & known.keys()})
+    scales = estimator.C != "scale" or known["C"] == "scale"
     require(scales, "--C: scale is for sequences; give a number, or auto.")
     estimator.check_parameters()
     if workers is not None:
         in_blocks.check_estimator(estimator)
-    features = fits.make_encoder(file.format.name, template, min_count, hash_bits)
-    encoder = None if features is None else clone(features)
-    kind, score = file.format.kind, None
+    features = fits.make_encoder(file.format.name, task, template, min_count, hash_bits)
+    once = features is not None and task == "labels"  # others encode more than tokens
+    encoder = clone(features) if once else None
+    kind, score = file.format.kind if task == "labels" else task, None
     progress = FitProgress(quiet or as_json)
     if workers is None:
         with progress.during(title, "reading"):
-            samples = files.read_training(file, columns, use, label)
+            samples = files.read_training(file, columns, use, label, task)
         progress.say(f"{title}: {samples.size_text()} ({file.format.name})")
-        width = None if encoder is not None else samples.width
+        width = None if file.format.name in files.NAMED else samples.width
         with progress.during(str(dev), "reading"):
             held = files.read_held_out(dev, samples.layout, width)
         clock.stop("read")
@@ -161,19 +179,21 @@ def train(
         if estimator.scale:
             how = "divided by their largest value" if sparse_rows else "standardised"
             progress.say(f"columns are {how}; the model does the same (--no-scale for neither)")
+    if features is not None and not (once and workers is None):
+        estimator.set_params(features=features)
     if cv is not None:
         with blame(title):
-            score, labels = fits.cross_validate(progress, estimator, features, samples, cv)
+            score, labels = fits.cross_validate(progress, estimator, encoder, samples, cv, kind)
         progress.say(f"{cv} parts, each by a model of the others: {100 * score:.2f} %")
         if cv_output is not None:
             with blame("--cv-output"), atomic_text(cv_output) as out:
-                write_labels(out, samples.layout, labels)
+                tokens = samples.layout.kind == "tokens"
+                found = split_columns(samples.layout, labels) if tokens else [labels]
+                write_labels(out, samples.layout, *found)
         clock.stop("cross-validate")
     if workers is not None:
         reading = format, split_names(columns), split_names(use), label
         learn = partial(in_blocks.learn, estimator, names, reading, where, blocks)
-        if encoder is not None:
-            estimator.set_params(features=features)
     else:
         if encoder is not None:  # once, for every C and every score
             at_fault = title if template is None else "--template"
@@ -182,7 +202,9 @@ def train(
             seconds = clock.stop("encode")
             progress.say(f"encoded {samples.width:,} features in {seconds:.1f} s")
         learn = partial(estimator.fit, samples.X, samples.y)
-        if estimator.C == "scale" and slack != "nu":  # known before the fit, kept for updates
+        if (
+            once and estimator.C == "scale" and slack != "nu"
+        ):  # known before the fit, kept for updates
             matrix = samples.X.matrix
             estimator.C = scale_C(matrix.data, matrix.indptr, False)
 

@@ -521,17 +521,30 @@ def score_planes(problem: Any, ws: WorkingSet, wanted: Array, w: Array, out: Arr
 
 
 class Changes(NamedTuple):
-    """Changes of the weights, one after the other: what some examples add, as index and value."""
+    """Changes of the weights, one after the other: what some examples add, as products.
 
-    ends: Array  # (examples + 1,)
-    places: Array
+    A product adds ``x_r·c_k`` at ``row_r + column_k``. Its words are how many rows there are, with
+    a minus where x is not 1 throughout, how many columns, the columns and the rows; its values are
+    c, and x where it is not 1: a token with 30 features and two labels takes 34 words and 2 values.
+    """
+
+    ends: Array  # (examples + 1,) of their words
+    code: Array
     values: Array
 
 
 def room_for_changes(n: int, n_weights: int) -> Changes:
     """Buffers to begin with, for n examples."""
     kind = np.int32 if n_weights < 2**31 else np.int64
-    return Changes(np.empty(n + 1, dtype=np.int64), np.empty(1024, dtype=kind), np.empty(1024))
+    return Changes(np.empty(n + 1, dtype=np.int64), np.empty(4096, dtype=kind), np.empty(1024))
+
+
+@helper
+def _grow(old: Array, used: int, room: int) -> Array:
+    new = np.empty(room, dtype=old.dtype)
+    for p in range(used):
+        new[p] = old[p]
+    return new
 
 
 @helper
@@ -544,39 +557,48 @@ def list_change(
     w: Array,
     spare: Array,
     out: Changes,
-    count: int,
-) -> tuple[int, Changes]:
+    size: tuple[int, int],
+) -> tuple[tuple[int, int], Changes]:
     """List what planes of example i add to w, which becomes ``common`` again in these places.
 
-    ``count`` entries are there already. The buffers come back, larger ones where these are full.
+    ``size`` counts the words and values that are there already. The buffers come back, larger ones
+    where these are full.
     """
-    need = planes_list(problem, i, ys, steps, out.places[count:], out.values[count:])
-    size = w.shape[0] if need < 0 else need
-    if count + size > out.places.shape[0]:
-        places = np.empty(2 * (count + size), dtype=out.places.dtype)
-        values = np.empty(2 * (count + size))
-        places[:count] = out.places[:count]
-        values[:count] = out.values[:count]
-        out = Changes(out.ends, places, values)
-        need = planes_list(problem, i, ys, steps, places[count:], values[count:])
-    if need < 0:
+    at, v = size
+    words, more = planes_list(problem, i, ys, steps, out.code[at:], out.values[v:])
+    dense = words < 0
+    if dense:
+        words, more = 3 + w.shape[0], w.shape[0]
+    if at + words > out.code.shape[0] or v + more > out.values.shape[0]:
+        code, values = _grow(out.code, at, 2 * (at + words)), _grow(out.values, v, 2 * (v + more))
+        out = Changes(out.ends, code, values)
+        planes_list(problem, i, ys, steps, code[at:], values[v:])
+    code = out.code
+    if dense:
         planes_add(problem, i, ys, steps, spare)
-        for k in range(size):
+        count = 0
+        for k in range(w.shape[0]):
             w[k] = common[k]
             if spare[k] != 0.0:
-                out.places[count] = k
-                out.values[count] = spare[k]
+                code[at + 2 + count], out.values[v + count] = k, spare[k]
                 spare[k] = 0.0
                 count += 1
-        return count, out
-    for p in range(count, count + need):
-        k = out.places[p]
-        w[k] = common[k]
-        if out.values[p] != 0.0:
-            out.places[count] = k
-            out.values[count] = out.values[p]
-            count += 1
-    return count, out
+        code[at], code[at + 1], code[at + 2 + count] = 1, count, 0
+        words, more = 3 + count if count > 0 else 0, count
+    else:
+        p = at
+        while p < at + words:
+            columns = p + 2
+            rows = columns + code[p + 1]
+            p = rows + abs(code[p])
+            for r in range(rows, p):
+                for k in range(columns, rows):
+                    place = code[r] + code[k]
+                    w[place] = common[place]
+    some = False
+    for step in steps:
+        some = some or step != 0.0
+    return (at + words, v + more) if some else size, out
 
 
 @kernel
@@ -596,7 +618,8 @@ def list_changes(
     Of all their slots, ``moved`` says which had mass that changed meanwhile, and ``change`` by how
     much in the end. ``spare`` is zero.
     """
-    count = at = 0
+    size = (0, 0)
+    at = 0
     out.ends[0] = 0
     for r in range(order.shape[0]):
         i = order[r]
@@ -613,7 +636,7 @@ def list_changes(
                 steps[k] = change[at + j] * ws.scale[ws.slot[i] + j]
                 k += 1
         if m > 0:
-            count, out = list_change(problem, i, ys, steps, common, w, spare, out, count)
+            size, out = list_change(problem, i, ys, steps, common, w, spare, out, size)
         at += ws.capacity[i]
-        out.ends[r + 1] = count
-    return Changes(out.ends, out.places[:count], out.values[:count])
+        out.ends[r + 1] = size[0]
+    return Changes(out.ends, out.code[: size[0]], out.values[: size[1]])

@@ -20,9 +20,10 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
     ``w += step·Δf_i(y)``; nothing at all for the true output: what would cancel is not added
 ``planes_score(problem, i, ys, w, out)`` and ``planes_add(problem, i, ys, steps, w)``
     optional: the same for all planes of an example at once, where they can share work
-``planes_list(problem, i, ys, steps, index, values)``
-    optional: what ``planes_add`` adds, as places and values, which may be 0 or come in parts; how
-    many they are, written as far as there is room; −1: they cannot be listed
+``planes_list(problem, i, ys, steps, code, values)``
+    optional: what ``planes_add`` adds, as products (:class:`hingeline.core.blocks.Changes`) by
+    :func:`put_product`; words and values that they take, written as far as there is room; −1 words:
+    they cannot be listed
 ``plane_sqdist(problem, i, y, z, scratch)``
     ``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after
 ``plane_loss(problem, i, y)``
@@ -122,8 +123,10 @@ def _no_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) 
     return 0.0
 
 
-def _no_list(problem: Any, i: int, ys: Array, steps: Array, index: Array, values: Array) -> int:
-    return -1
+def _no_list(
+    problem: Any, i: int, ys: Array, steps: Array, code: Array, values: Array
+) -> tuple[int, int]:
+    return -1, 0
 
 
 def _score_each(problem: Any, i: int, ys: Array, w: Array, out: Array) -> None:
@@ -159,12 +162,39 @@ DEFAULTS: dict[str, Callable[..., Any]] = {
 
 
 @helper
-def put(index: Array, values: Array, count: int, place: int, value: float) -> int:
-    """One more entry for ``planes_list``; how many there are now."""
-    if count < index.shape[0]:
-        index[count] = place
-        values[count] = value
-    return count + 1
+def put_product(
+    code: Array,
+    values: Array,
+    size: tuple[int, int],
+    rows: Array,
+    x: Array,
+    span: tuple[int, int, int],
+    columns: Array,
+    amounts: Array,
+    count: int,
+) -> tuple[int, int]:
+    """One more product for ``planes_list``; the words and values there are now.
+
+    It adds ``x[p]·amounts[k]`` at ``rows[p]·stride + columns[k]`` for ``lo ≤ p < hi`` and
+    ``k < count``, where ``span`` is lo, hi and stride.
+    """
+    at, v = size
+    lo, hi, stride = span
+    ones = True
+    for p in range(lo, hi):
+        ones = ones and x[p] == 1.0
+    next_at, next_v = at + 2 + count + hi - lo, v + count + (0 if ones else hi - lo)
+    if next_at <= code.shape[0] and next_v <= values.shape[0]:
+        code[at] = hi - lo if ones else lo - hi
+        code[at + 1] = count
+        for k in range(count):
+            code[at + 2 + k] = columns[k]
+            values[v + k] = amounts[k]
+        for p in range(lo, hi):
+            code[at + 2 + count + p - lo] = np.int64(rows[p]) * stride
+            if not ones:
+                values[v + count + p - lo] = x[p]
+    return next_at, next_v
 
 
 @dataclass(frozen=True)
@@ -193,6 +223,7 @@ class Compiled:
     #: outputs fall apart at every position that is right (:mod:`.parts`)
     stretch: Callable[[Any, Array], Any] | None = None
     truths: Array | None = None  # then also: the true outputs one after the other, int32
+    breakable: bool = True  # and: an output that is made right at any one position is an output
     bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import require
-from hingeline.data.conll import read_conllu
+from hingeline.data.conll import read_conllu, read_heads
 from hingeline.data.formats import FORMATS, Format, read_any
 from hingeline.data.text import TextSource, open_text
 from hingeline.features.tables import SparseSequences, TokenTable
@@ -23,6 +23,8 @@ ROWS = ("svmlight", "idx")
 SETS = ("multilabel", "arff")
 #: Formats whose features are numbers, from 0 or from 1.
 NUMBERED = ("svmhmm", "svmlight", "multilabel")
+#: What is learnt of words, and the formats that hold it.
+TASKS = {"labels": WORDS, "segments": WORDS, "dependencies": ("conllu",)}
 #: Indicators of labels are dense: more labels than this are taken for a mistake in the file.
 _MAX_LABELS = 100_000
 
@@ -38,16 +40,23 @@ class Layout:
     names: list[str] = field(default_factory=list)  # all columns of the file, for tokens
     zero_based: bool | None = None  # whether features are numbered from 0, None where unknown
     labels: list[str] = field(default_factory=list)  # names in order, for sets of labels
+    task: str = "labels"  # one of TASKS, for tokens
+
+    @property
+    def label_columns(self) -> list[str]:
+        """The columns that a prediction fills."""
+        return ["head", self.label] if self.task == "dependencies" else [self.label]
 
     def makes_sense(self) -> bool:
         """Whether it can be what ``hingeline train`` wrote: metadata may hold anything."""
         lists = [self.columns, self.names, self.labels]
-        texts = [[self.format, self.kind, self.label], *lists]
+        texts = [[self.format, self.kind, self.label, self.task], *lists]
         return (
             all(isinstance(part, list) for part in lists)
             and all(isinstance(text, str) for part in texts for text in part)
             and self.format in (*SEQUENCES, *ROWS, *SETS)
             and self.kind == FORMATS[self.format].kind
+            and (self.task == "labels" or self.format in TASKS.get(self.task, ()))
             and (self.kind != "tokens" or bool(self.columns and self.label))
             and self.label not in self.columns
             and bool(self.labels) == (self.kind == "multilabel")
@@ -120,7 +129,7 @@ def open_once(path: str) -> Any:
     """What readers take for a path: a pipe is opened here, as it cannot be opened twice."""
     if is_remote(path):
         system, inside = _find_remote(path)
-        return TextSource(system.open(inside, "rb"), path, owned=True)
+        return TextSource(system.open(inside, "rb"), path, owned=True, system=system)
     return path if path != "-" and os.path.isfile(path) else open_text(path)
 
 
@@ -130,6 +139,7 @@ def read_labelled(
     use: Sequence[str] | None = None,
     label: str | None = None,
     whole: bool = True,
+    task: str = "labels",
 ) -> tuple[Any, Any, Layout, Any]:
     """X, y, where they are in the file, and the table or document as it was read.
 
@@ -139,6 +149,7 @@ def read_labelled(
     columns, use, label : names of all columns, of the inputs and of the labels (or ARFF's list)
     whole : bool; False: one of several files. Numbered features keep a column 0 then, as another
         file may have one.
+    task : one of TASKS; what is learnt of words
     """
     path, _, found = file
     name = found.name
@@ -147,7 +158,7 @@ def read_labelled(
     labels = int(label) if label and re.fullmatch("-?[0-9]{1,9}", label) else label
     data = read_file(file, False, names=columns, zero_based=True, labels=labels)
     if found.kind == "tokens":
-        return _read_tokens(path, name, data, use, label)
+        return _read_tokens(path, name, data, use, label, task)
     layout = Layout(name, found.kind)
     if name in SETS:
         if (n := data.Y.shape[1]) > _MAX_LABELS:
@@ -166,26 +177,39 @@ def read_labelled(
 
 
 def _read_tokens(
-    path: str, format: str, data: Any, use: Sequence[str] | None, label: str | None
+    path: str, format: str, data: Any, use: Sequence[str] | None, label: str | None, task: str
 ) -> tuple[Any, Any, Layout, Any]:
     """Words in columns: one is the label, the others (or some of them) are the inputs."""
     table = data.table if format == "conllu" else data
     try:
         if label is None:
-            label = "upos" if format == "conllu" else table.names[-1]
+            usual = "deprel" if task == "dependencies" else "upos"
+            label = usual if format == "conllu" else table.names[-1]
         chosen = [table.names[table.position(column_of(c))] for c in use] if use else None
         label = table.names[table.position(column_of(label))]
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if chosen is None:
-        chosen = ["form"] if format == "conllu" else [c for c in table.names if c != label]
+        every = [c for c in table.names if c != label]
+        arcs = [c for c in every if c in ("form", "lemma", "upos", "xpos", "feats")]
+        chosen = arcs if task == "dependencies" else ["form"] if format == "conllu" else every
     require(chosen, f"{path} has a single column, the labels: add a column with the words.")
     require(label not in chosen, f"use names the column of the labels, {label!r}: leave it out.")
     what = f"{path} has no labels to learn from: {label} is _ everywhere"
     require(not is_blank(table, label, format), f"{what}; name another column as label.")
     names = [] if format == "conllu" else list(table.names)
-    layout = Layout(format, "tokens", chosen, label, names)
-    return table.select(chosen), table.sentences(label), layout, data
+    layout = Layout(format, "tokens", chosen, label, names, task=task)
+    return table.select(chosen), labels_of(path, table, layout), layout, data
+
+
+def labels_of(path: str, table: TokenTable, layout: Layout) -> list[Any]:
+    """The labels of every sentence; heads and their labels for dependencies."""
+    if layout.task != "dependencies":
+        return table.sentences(layout.label)
+    try:
+        return read_heads(table, layout.label)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def is_blank(table: TokenTable, label: str, format: str) -> bool:

@@ -63,6 +63,7 @@ class TextSource(AbstractContextManager["TextSource"]):
     max_line: int = MAX_LINE
     max_expansion: float = MAX_EXPANSION
     owned: bool = False  # whether to close the stream
+    system: Any = None  # of fsspec, where the file is one of it
     bom: bool = False  # known after the first line, as is how lines end
     newline: str = "\n"
     final_newline: bool = True  # known after the last line

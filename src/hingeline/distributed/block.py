@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._checks import Array
+from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import Changes, spread
 from hingeline.core.formulations import cut_back, make_formulation, total_slack_cost
@@ -45,33 +46,45 @@ def peak_memory() -> float:
     return float(most if sys.platform == "darwin" else 1024 * most)
 
 
+@kernel
+def write_values(place: Array, values: Array, out: Array) -> None:
+    """``out[place] = values``."""
+    for p in range(place.shape[0]):
+        out[place[p]] = values[p]
+
+
 class Change(NamedTuple):
     """New values of some weights; of all where there is no index."""
 
     place: Any  # index of the weights; None: of all
     values: Array
+    n: int  # weights that there are
+    whole: bool = False  # whether all others are 0
 
     @property
-    def size(self) -> int:
-        """Bytes."""
-        return self.values.nbytes + (0 if self.place is None else self.place.nbytes)
+    def where(self) -> Any:
+        """As an index."""
+        return slice(None) if self.place is None else self.place
 
     def apply(self, weights: Array) -> None:
         """Write the values."""
-        weights[slice(None) if self.place is None else self.place] = self.values
+        if self.whole:
+            weights[:] = 0.0
+        if self.place is None:
+            weights[:] = self.values
+        else:
+            write_values(self.place, self.values, weights)
 
-    def add_to(self, weights: Array) -> None:
-        """Add the values; no place comes twice."""
-        weights[slice(None) if self.place is None else self.place] += self.values
 
-
-def find_change(before: Array, after: Array) -> Change:
-    """What makes one vector of the other, in the form that takes less room."""
-    index = np.flatnonzero(before != after)
+def find_change(before: Array | None, after: Array, dense: bool = True) -> Change:
+    """What makes one vector of the other (None: 0), where ``dense`` in the form that is smaller."""
+    differs = after if before is None else after != before
+    index = np.flatnonzero(differs)
     kind = np.int32 if len(after) < 2**31 else np.int64
-    if len(index) * (8 + np.dtype(kind).itemsize) >= after.nbytes:
-        return Change(None, after.copy())
-    return Change(index.astype(kind), after[index])
+    if dense and len(index) * (8 + np.dtype(kind).itemsize) >= after.nbytes > 0:
+        return Change(None, after.copy(), len(after))
+    index = index.astype(kind)
+    return Change(index, after[index], len(after), before is None)
 
 
 class Told(NamedTuple):
@@ -106,10 +119,8 @@ class Host:
         began = time.process_time()
         change, *rest = common or (None,)
         if change is not None:
-            if change.place is None and len(self.common) != len(change.values):
-                self.common, self.weights, self.spare = (
-                    aligned_zeros(len(change.values)) for _ in range(3)
-                )
+            if len(self.common) != change.n:
+                self.common, self.weights, self.spare = (aligned_zeros(change.n) for _ in range(3))
             change.apply(self.common)
             change.apply(self.weights)
         answers = {}
@@ -153,7 +164,7 @@ class Block:
         self.order = np.zeros(0, dtype=np.int64)
         self.pending: tuple[Array, ...] = ()
         if compiled is None:
-            return {"n": 0, "exact": True, "bounded": True, "data": "", "stages": []}
+            return {"n": 0, "work": 0.0, "exact": True, "bounded": True, "data": "", "stages": []}
         estimator = self.estimator
         form = make_formulation(C, estimator.slack, estimator.rescale, self.weights)
         solver_class = estimator._solver_class(compiled)
@@ -165,6 +176,8 @@ class Block:
         return {
             "n": len(self.solver.active),
             "n_weights": compiled.n_weights,
+            # Of decoding all of it, about: every number of the data with the weights of all labels.
+            "work": float(compiled.size * getattr(compiled.problem, "n_labels", 1)),
             "exact": compiled.exact,
             "bounded": compiled.bounded,
             "data": identity(compiled, form.cap, form.ridge),
@@ -278,17 +291,16 @@ class Block:
         candidate.apply(host.weights)
         solver._find_violations()
         excess = solver.integrality_gap(solver.w)
-        place = slice(None) if candidate.place is None else candidate.place
-        host.weights[place] = host.common[place]
+        host.weights[candidate.where] = host.common[candidate.where]
         return total_slack_cost(solver.form, solver.violation), 0.0 if excess != excess else excess
 
     def sum_up(self) -> Change:
         """``Σ α·a·Δf``, from nothing."""
         if self.compiled is None:
-            return Change(np.zeros(0, dtype=np.int32), np.zeros(0))
+            return find_change(None, self.host.spare)
         vector = aligned_zeros(len(self.host.common))
         self.solver.add(self.solver.multipliers().mass, 1.0, vector)
-        return find_change(self.host.spare, vector)
+        return find_change(None, vector)
 
     def save(self) -> dict[str, Array]:
         """All that decides what this block does next, as arrays; between two passes."""

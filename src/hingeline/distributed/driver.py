@@ -23,83 +23,143 @@ curvature (C. Ma et al., CoCoA+, 2015).
 
 import contextlib
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import kernel
+from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import Changes
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.distributed.block import Change, Told, find_change, peak_memory
-from hingeline.distributed.executors import LOST, Executor, WorkersLost
+from hingeline.distributed.executors import Calls, WorkersLost
 
-PIECES = 16  # that a block's examples are cut into, one for each round of a pass
-#: Rounds after them over the planes known, in early passes and in late ones;
-AGAIN = (1, 5)
-#: the ascent over steps ends where a sweep gains less than so much of it all, and after some. With
+#: A block's examples are cut into so many pieces, at least and at most: one for each round.
+PIECES = (4, 16)
+#: Rounds after them over the planes known, at most, in passes that find little new; 1 in others.
+AGAIN = 5
+#: Multiplications of decoding a second, by which a block's work in a pass is put into seconds, with
+#: visits and all. Measured: a quarter to five times as many (OCR letters, Brown).
+PACE = 1e8
+#: The ascent over steps ends where a sweep gains less than so much of it all, and after some. With
 #: 0.01 the weights were as good in the dual, and twice as far from the optimum in the primal.
 ACCURACY = 3e-4
 SWEEPS = 80
 SUM_EVERY = 16  # Passes after which the weights are summed up from the multipliers.
 #: Passes after which blocks send their state, for when a worker is lost; sooner where what they
-#: would have to be told again takes twice the memory of the weights.
-SAVE_EVERY = 4
+#: would have to be told again takes the memory of the weights, and so many bytes.
+SAVE_EVERY, MOST_TOLD = 4, 2**28
+
+
+class Steps(NamedTuple):
+    """The steps of all examples of a round, over the weights that any of them changes."""
+
+    changes: Changes
+    first: Array  # (examples, 2): of an example's values, and of its places
+    places: Array  # of all products, column by column, numbers among the weights that change
+
+
+@kernel
+def read_steps(changes: Changes, w: Array, seen: Array) -> tuple[Steps, Array]:
+    """Number the weights that steps change; which they are. ``seen`` is −1 everywhere."""
+    ends, code, _ = changes
+    n = ends.shape[0] - 1
+    first = np.empty((n, 2), dtype=np.int64)
+    v = entries = at = 0
+    for i in range(n):
+        first[i, 0] = v
+        first[i, 1] = entries
+        while at < ends[i + 1]:
+            rows, columns = abs(code[at]), code[at + 1]
+            v += columns + (0 if code[at] > 0 else rows)
+            entries += rows * columns
+            at += 2 + rows + columns
+    index = np.empty(entries, dtype=np.uint32)
+    moved = np.empty(min(entries, w.shape[0]), dtype=code.dtype)
+    # In the order in which they come up: neighbours in an example, neighbours in memory.
+    count = at = e = 0
+    while at < code.shape[0]:
+        columns = at + 2
+        rows = columns + code[at + 1]
+        at = rows + abs(code[at])
+        for k in range(columns, rows):
+            for r in range(rows, at):
+                place = code[r] + code[k]
+                if seen[place] < 0:
+                    seen[place] = count
+                    moved[count] = place
+                    count += 1
+                index[e] = seen[place]
+                e += 1
+    for j in range(count):
+        seen[moved[j]] = -1
+    return Steps(changes, first, index), moved[:count]
+
+
+@helper
+def follow_step(steps: Steps, i: int, length: float, now: Array) -> float:
+    """Go so far on a step; where that is 0, the inner product of the step with ``now``."""
+    (ends, code, values), places = steps.changes, steps.places
+    v, e = steps.first[i]
+    at = ends[i]
+    total = 0.0
+    while at < ends[i + 1]:
+        rows, columns = abs(code[at]), code[at + 1]
+        ones = code[at] > 0
+        x = v + columns
+        for k in range(v, x):
+            far, one, other = length * values[k], 0.0, 0.0
+            if length != 0.0:
+                for r in range(rows):
+                    now[places[e + r]] += far if ones else far * values[x + r]
+            elif ones:
+                for r in range(0, rows - 1, 2):  # two sums: neither waits for the other
+                    one += now[places[e + r]]
+                    other += now[places[e + r + 1]]
+                one += now[places[e + rows - 1]] if rows % 2 == 1 else 0.0
+            else:
+                for r in range(rows):
+                    one += values[x + r] * now[places[e + r]]
+            total += values[k] * (one + other)
+            e += rows
+        v = x if ones else x + rows
+        at += 2 + rows + columns
+    return total
 
 
 @kernel
 def take_steps(
-    w: Array,
-    changes: Changes,
+    now: Array,
+    steps: Steps,
     gain: Array,
     curve: Array,
     most: Array,
     lengths: Array,
     sweeps: int,
-    seen: Array,
-    moved: Array,
-    before: Array,
     accuracy: float,
-) -> int:
-    """Choose the lengths of steps by coordinate ascent, from 0; w goes along.
+) -> None:
+    """Choose the lengths of steps by coordinate ascent, from 0; ``now`` goes along.
 
-    Without sweeps the lengths are taken as they are. Which weights may have changed is written to
-    ``moved``, and what they were to ``before``; how many they are. ``seen`` is −1 everywhere.
+    These are the weights that change. Without sweeps the lengths are taken as they are.
     """
-    ends, index, values = changes
-    # Weights in the order in which they come up: neighbours in an example, neighbours in memory.
-    count = 0
-    for p in range(ends[-1]):
-        k = index[p]
-        if seen[k] < 0:
-            seen[k] = count
-            moved[count] = k
-            before[count] = w[k]
-            count += 1
-        index[p] = seen[k]
-    for j in range(count):
-        seen[moved[j]] = -1
-    now = before[:count].copy()
     n = gain.shape[0]
     if sweeps == 0:
         for i in range(n):
-            for p in range(ends[i], ends[i + 1]):
-                now[index[p]] += lengths[i] * values[p]
+            if lengths[i] != 0.0:
+                follow_step(steps, i, lengths[i], now)
+        return
     square = np.empty(n)
-    total = np.zeros(count)
-    for i in range(n if sweeps > 0 else 0):
-        for p in range(ends[i], ends[i + 1]):
-            total[index[p]] += values[p]
-        square[i] = curve[i]
-        for p in range(ends[i], ends[i + 1]):
-            square[i] += values[p] * total[index[p]]
-        for p in range(ends[i], ends[i + 1]):
-            total[index[p]] = 0.0
+    alone = np.zeros(now.shape[0])
+    for i in range(n):
+        follow_step(steps, i, 1.0, alone)
+        square[i] = curve[i] + follow_step(steps, i, 0.0, alone)
+        end = steps.first[i + 1, 1] if i + 1 < n else steps.places.shape[0]
+        for e in range(steps.first[i, 1], end):
+            alone[steps.places[e]] = 0.0
     whole = least = 0.0
     gained = np.full(n, np.inf)
     for s in range(sweeps):
@@ -108,9 +168,7 @@ def take_steps(
         for i in range(n):
             if s % 4 > 0 and gained[i] <= least:
                 continue
-            slope = gain[i] - lengths[i] * curve[i]
-            for p in range(ends[i], ends[i + 1]):
-                slope -= values[p] * now[index[p]]
+            slope = gain[i] - lengths[i] * curve[i] - follow_step(steps, i, 0.0, now)
             goal = most[i] if slope > 0.0 else 0.0
             if square[i] > 0.0:
                 goal = min(max(lengths[i] + slope / square[i], 0.0), most[i])
@@ -119,15 +177,21 @@ def take_steps(
             if step != 0.0:
                 lengths[i] = goal
                 rise += gained[i]
-                for p in range(ends[i], ends[i + 1]):
-                    now[index[p]] += step * values[p]
+                follow_step(steps, i, step, now)
         whole += rise
         least = 0.3 * rise / max(n, 1)
         if rise <= accuracy * whole:
             break
-    for j in range(count):
-        w[moved[j]] = now[j]
-    return count
+
+
+@kernel
+def move_weights(w: Array, moved: Array, now: Array, drift: Array, visits: float) -> None:
+    """Give the weights that change their values, and the average its share."""
+    factor = visits * (visits - 1.0)
+    for j in range(moved.shape[0]):
+        k = moved[j]
+        drift[k] += factor * (now[j] - w[k])
+        w[k] = now[j]
 
 
 class Blocks(CertifiedSolver):
@@ -145,20 +209,15 @@ class Blocks(CertifiedSolver):
             "how blocks are joined: a step for each example, or one for all",
             words=("each", "line", "average", "add"),
         )
-        pieces: int = option(PIECES, "rounds of a pass, each with a piece of every block", least=1)
+        latency: float = option(0.005, "seconds of a round trip, which decide about rounds")
+        bandwidth: float = option(1e9, "bytes a second to and from the driver, likewise")
+        pieces: int | None = option(None, "rounds of a pass that decode; None: by latency", least=1)
 
-    saved_numbers = (*CertifiedSolver.saved_numbers, "rounds", "late", "_planes")
-    saved_arrays = ("w", "_best", "drift")
+    saved_numbers = (*CertifiedSolver.saved_numbers, "rounds", "_planes", "_traffic")
+    saved_arrays = ("w", "_best", "drift", "_linear_of", "_ridge_of")
 
-    def __init__(
-        self,
-        executor: Executor,
-        rebuild: Callable[[list[int]], None],
-        facts: list[dict[str, Any]],
-        options: dict[str, Any],
-        tell: Callable[[str], None] = lambda text: None,
-    ) -> None:
-        self.executor, self._rebuild, self.tell = executor, rebuild, tell
+    def __init__(self, calls: Calls, facts: list[dict[str, Any]], options: dict[str, Any]) -> None:
+        self.calls, self.executor = calls, calls.executor
         self.options = self.Options(**options)
         self.exact = all(fact["exact"] for fact in facts)
         self.bounded = all(fact["bounded"] for fact in facts)
@@ -171,83 +230,31 @@ class Blocks(CertifiedSolver):
         self._seen = np.full(len(self.w), -1, dtype=np.int32)
         n_blocks = len(facts)
         self.lengths = [np.zeros(0)] * n_blocks  # how far the steps of the last round go
-        self.clock = self.oracle_calls = self.rounds = self._planes = 0
-        self.visits, self.late = 0.0, False
+        self.clock = self.oracle_calls = self.rounds = self._planes = self._traffic = 0
+        self.visits, self.work = 0.0, max(fact["work"] for fact in facts) / PACE
         self.good_primal = -math.inf
         self._certificates, self._average_leads, self._stretch = 0, True, 1.0
         self._best: Array | None = None
         self._best_primal, self._excess, self._best_excess = math.inf, 0.0, math.nan
-        self.seconds, self.waited = [0.0] * n_blocks, 0.0
-        self._sent = self.w.copy()  # the weights that workers have
-        self._moved: Array | None = None  # where these are others; None: anywhere
-        self._log: list[tuple[str, tuple[Any, ...], dict[int, Any]]] = []
-        self._states: dict[int, dict[str, Array]] = {}
-        self._base = self.w.copy()
+        self._sent = self.w  # the weights that workers have, but where they moved since
+        self._moved = np.zeros(0, dtype=np.int32)
         self._ended = False
         self._linear_of, self._ridge_of = np.zeros(n_blocks), np.zeros(n_blocks)
-        everyone = dict.fromkeys(range(n_blocks), (None,))
-        self._call("restore", everyone, Change(None, self.w), log=False)
+        self._prepared = len(calls.log)
+        calls.ask("restore", (find_change(None, self.w),), dict.fromkeys(range(n_blocks), (None,)))
 
-    # Calls, and what happens when a worker is lost.
-
-    def _call(
-        self,
-        method: str,
-        own: dict[int, Any],
-        change: Change | None = None,
-        rest: tuple[Any, ...] = (),
-        log: bool = True,
-    ) -> list[Any]:
-        """Let all blocks do something; their answers, in order."""
-        n_blocks = len(self.sizes)
-        own = own or dict.fromkeys(range(n_blocks), ())
-        common = (change, *rest)
-        began, busy = time.perf_counter(), 0.0
-        answers: dict[int, Any] = {}
-        left = dict(own)
-        while left:
-            found = self.executor.call(method, common, left)
-            lost = [k for k, answer in found.items() if answer is LOST]
-            answers |= {k: answer for k, answer in found.items() if answer is not LOST}
-            left = {k: own[k] for k in lost}
-            if lost:
-                self.tell(f"a worker was lost; {len(lost)} blocks are made anew")
-                self._bring_back(lost)
-        for k, (_, seconds) in answers.items():
-            self.seconds[k] += seconds
-            busy = max(busy, seconds)
-        self.waited += max(time.perf_counter() - began - busy, 0.0)
-        if log:
-            self._log.append((method, common, own))
-        return [answers[k][0] for k in range(n_blocks)]
-
-    def _bring_back(self, lost: list[int]) -> None:
-        """Make blocks anew and let them do again what they did since they sent their state."""
-        while True:
-            self._rebuild(lost)
-            base = Change(None, self._base)
-            calls = [("restore", (base,), {k: (self._states.get(k),) for k in lost})]
-            calls += [(m, c, {k: own[k] for k in lost}) for m, c, own in self._log]
-            for method, common, own in calls:
-                found = self.executor.call(method, common, own)
-                if any(answer is LOST for answer in found.values()):
-                    break
-            else:
-                return
-
-    def save_states(self) -> None:
+    def save_states(self) -> list[dict[str, Array]]:
         """Have all blocks send their state, from which they are made anew when they are lost."""
-        states = self._call("save", dict.fromkeys(range(len(self.sizes)), ()), log=False)
-        self._states, self._base, self._log = dict(enumerate(states)), self._sent.copy(), []
+        states = self.calls.ask("save", (self._send(),), log=False)
+        base = find_change(None, self._sent)
+        own = {k: (state,) for k, state in enumerate(states)}
+        self.calls.log[self._prepared :] = [("restore", (base,), own, {})]
+        return states
 
     def _send(self) -> Change:
         """What makes the workers' weights those of now."""
-        if self._moved is None:
-            change = find_change(self._sent, self.w)
-        else:
-            change = Change(self._moved, self.w[self._moved])
-        change.apply(self._sent)
-        self._moved = np.zeros(0, dtype=np.int32)
+        change = Change(self._moved, self._sent[self._moved], len(self._sent))
+        self._moved = self._moved[:0]
         return change
 
     # Rounds.
@@ -271,22 +278,35 @@ class Blocks(CertifiedSolver):
         stage = self._begin_stage()
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()
-        parts = (part for _, common, _ in self._log for part in common)
-        logged = sum(part.size for part in parts if isinstance(part, Change))
-        if self.clock % SAVE_EVERY == 0 or logged > 2 * self.w.nbytes:
+        logged = self.calls.log[self._prepared + 1 :]
+        told = [part for _, common, *_ in logged for part in common if isinstance(part, Change)]
+        most = max(self.w.nbytes, MOST_TOLD)
+        if self.clock % SAVE_EVERY == 0 or sum(one.values.nbytes for one in told) > most:
             self.save_states()
             if moved := self.executor.rebalance():  # while there is nothing to do again
-                self._bring_back(moved)
-        pieces = self.options.pieces
+                self.calls.repeat(moved)
+        pieces = self.options.pieces or self._cut()
         known = self._planes
         estimate = math.fsum(self._round(piece, pieces, stage) for piece in range(pieces))
-        self.late = 20 * (self._planes - known) <= sum(self.sizes)  # decoding finds little new
-        for _ in range(AGAIN[self.late]):
+        late = 20 * (self._planes - known) <= sum(self.sizes)  # decoding finds little new
+        for _ in range(self._repeat() if late else 1):
             self._round(pieces, pieces, stage)
-        told = self._call("end_pass", self._own_lengths(), self._send())
+        told = self.calls.ask("end_pass", (self._send(),), self._own_lengths())
         self.lengths = [np.zeros(0)] * len(self.sizes)
         self._linear_of[:], self._ridge_of[:] = zip(*told, strict=True)
         return estimate if stage == 1.0 else math.inf
+
+    def _cut(self) -> int:
+        """Rounds of a pass: as many powers of 2 as keep its latency below its decoding."""
+        pieces, most = PIECES
+        while 2 * pieces <= most and 2 * pieces * self.options.latency <= self.work:
+            pieces *= 2
+        return pieces
+
+    def _repeat(self) -> int:
+        """Rounds over known planes: as many as keep what they send below the decoding of a pass."""
+        cost = self.options.latency + self._traffic / self.options.bandwidth
+        return int(min(max(self.work / cost, 1.0), AGAIN))
 
     def _begin_stage(self) -> float:
         """The factor on the bounds in this pass; where it rises, the multipliers rise with it."""
@@ -295,8 +315,8 @@ class Blocks(CertifiedSolver):
         rise = factors[at] / factors[max(at - 1, 0)] if self.clock <= len(factors) else 1.0
         if rise != 1.0:
             self.w *= rise
-            self._moved = None
-            self._call("scale", {}, self._send(), (rise,))
+            self._moved = find_change(None, self.w, dense=False).place
+            self.calls.ask("scale", (self._send(), rise))
             self.restart_average()
         return factors[at]
 
@@ -305,10 +325,12 @@ class Blocks(CertifiedSolver):
 
     def _round(self, piece: int, pieces: int, stage: float) -> float:
         sigma = float(len(self.sizes)) if self.options.combine == "add" else 1.0
-        common = (self.clock, piece, pieces, stage, sigma)
-        told: list[Told | None] = self._call("advance", self._own_lengths(), self._send(), common)
+        common = (self._send(), self.clock, piece, pieces, stage, sigma)
+        told: list[Told | None] = self.calls.ask("advance", common, self._own_lengths())
         self.rounds += 1
         known = [one for one in told if one is not None]
+        if piece == pieces:
+            self._traffic = sum(part.nbytes for one in known for part in one.changes)
         self._planes = sum(one.planes for one in known)
         self.oracle_calls += sum(one.decodes for one in known)
         lengths = self._step(known)
@@ -318,33 +340,29 @@ class Blocks(CertifiedSolver):
 
     def _step(self, told: list[Told]) -> Array:
         """Choose how far the steps go, and take them."""
-        starts = np.cumsum([0, *(one.changes.ends[-1] for one in told)])
-        ends = [one.changes.ends[1:] + start for one, start in zip(told, starts, strict=False)]
+        ends = [one.changes.ends for one in told]
+        starts = np.cumsum([0, *(own[-1] for own in ends)])
         changes = Changes(
-            np.concatenate([[0], *ends]).astype(np.int64),
+            np.concatenate([[0], *(own[1:] + at for own, at in zip(ends, starts, strict=False))]),
             *(np.concatenate([one.changes[part] for one in told]) for part in (1, 2)),
         )
         gain, curve, most = (np.concatenate([one[part] for one in told]) for part in (1, 2, 3))
-        size = min(len(self.w), len(changes.places))
-        moved, before = np.empty(size, dtype=changes.places.dtype), np.empty(size)
+        steps, moved = read_steps(changes, self.w, self._seen)
+        now = self.w[moved]
         combine = self.options.combine
         one_for_all = {"each": 0.0, "average": 1.0 / len(self.sizes)}.get(combine, 1.0)
         lengths = np.full(len(gain), one_for_all)
         sweeps = SWEEPS if combine == "each" else 0
-        size = take_steps(
-            *(self.w, changes, gain, curve, most, lengths, sweeps),
-            *(self._seen, moved, before, ACCURACY),
-        )
-        moved, before = moved[:size], before[:size]
-        change = self.w[moved] - before
+        take_steps(now, steps, gain, curve, most, lengths, sweeps, ACCURACY)
         if combine == "line":
+            before = self.w[moved]
+            change = now - before
             slope, square = gain.sum() - before @ change, curve.sum() + change @ change
             t = min(max(float(slope), 0.0) / square, 1.0) if square > 0.0 else float(slope > 0.0)
-            change *= t
+            now = before + t * change
             lengths *= t
-            self.w[moved] = before + change
         self.visits += 1.0
-        self.drift[moved] += self.visits * (self.visits - 1.0) * change
+        move_weights(self.w, moved, now, self.drift, self.visits)
         self._moved = moved
         return lengths
 
@@ -359,7 +377,7 @@ class Blocks(CertifiedSolver):
         return math.fsum(self._linear_of) - square - math.fsum(self._ridge_of)
 
     def primal_of(self, weights: Array) -> float:
-        told = self._call("measure", {}, rest=(find_change(self._sent, weights),))
+        told = self.calls.ask("measure", (self._send(), find_change(self._sent, weights)))
         self.oracle_calls += sum(self.sizes)
         self._excess = math.fsum(excess for _, excess in told)
         return 0.5 * float(weights @ weights) + math.fsum(cost for cost, _ in told)
@@ -385,9 +403,11 @@ class Blocks(CertifiedSolver):
 
     def sum_up(self) -> None:
         """The weights from the multipliers again: what many small steps left of rounding goes."""
-        self.w[:], self._moved = 0.0, None
-        for vector in self._call("sum_up", {}):
-            vector.add_to(self.w)
+        before = self.w.copy()
+        self.w[:] = 0.0
+        for vector in self.calls.ask("sum_up"):
+            self.w[vector.where] += vector.values
+        self._moved = find_change(before, self.w, dense=False).place
 
     @contextlib.contextmanager
     def _average_in_place(self) -> Iterator[None]:
@@ -398,9 +418,10 @@ class Blocks(CertifiedSolver):
             self.w = kept
 
     def candidate(self) -> Array:
-        if self.visits == 0.0:
-            return self.w.copy()
-        return self.w - self.drift / (self.visits * (self.visits + 1.0))
+        candidate = self.w.copy()
+        some = np.flatnonzero(self.drift)  # none without visits
+        candidate[some] -= self.drift[some] / (self.visits * (self.visits + 1.0))
+        return candidate
 
     def restart_average(self) -> None:
         self.drift[:] = 0.0
@@ -421,40 +442,33 @@ class Blocks(CertifiedSolver):
         return self.settled or None
 
     def remark(self) -> str:
-        traffic = (self.executor.sent() + self.executor.received()) / 1e6
+        traffic = (self.executor.sent + self.executor.received) / 1e6
         alive = self.executor.n_alive()
         workers = "1 worker" if alive == 1 else f"{alive} workers"
         return f"round {self.rounds}, {traffic:.1f} MB, {workers}"
 
     def measures(self) -> dict[str, Any]:
-        traffic = self.executor.sent() + self.executor.received()
-        seconds = {"work": max(self.seconds), "waiting": self.waited}
+        traffic = self.executor.sent + self.executor.received
+        seconds = {"work": max(self.calls.seconds), "waiting": self.calls.waited}
         return {"rounds": float(self.rounds), "bytes": float(traffic), **seconds}
 
     def findings(self, weights: Array) -> dict[str, float]:
         if self._ended:
             return {}
-        told = self._call("weigh", dict.fromkeys(range(len(self.sizes)), ()), log=False)
+        told = self.calls.ask("weigh", log=False)
         return {"worker_memory_": max(told), "driver_memory_": peak_memory()}
 
     # Snapshots.
 
-    _saved_tables = ("_linear_of", "_ridge_of")
-
     def tables(self) -> dict[str, Array]:
-        self.save_states()
-        found = {f"driver.{name}": getattr(self, name) for name in self._saved_tables}
-        for k, state in self._states.items():
-            found |= {f"{k}.{name}": array for name, array in state.items()}
-        return found
+        states = enumerate(self.save_states())
+        return {f"{k}.{name}": array for k, state in states for name, array in state.items()}
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        for name in self._saved_tables:
-            setattr(self, name, tables[f"driver.{name}"].copy())
-        states: dict[int, dict[str, Array]] = {}
-        for k in range(len(self.sizes)):
-            states[k] = {n.partition(".")[2]: v for n, v in tables.items() if n.startswith(f"{k}.")}
-        self._sent, self._moved = self.w.copy(), None
-        each = {k: (state,) for k, state in states.items()}
-        self._call("restore", each, Change(None, self.w))
+        each: dict[int, Any] = {k: ({},) for k in range(len(self.sizes))}
+        for name, array in tables.items():
+            k, _, own = name.partition(".")
+            each[int(k)][0][own] = array
+        self._sent, self._moved = self.w, self._moved[:0]
+        self.calls.ask("restore", (find_change(None, self.w),), each)
         self.save_states()

@@ -18,10 +18,10 @@ import threading
 import time
 import traceback
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from enum import Enum
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ class WorkersLost(RuntimeError):
     """No worker is left, or none that lives long enough."""
 
 
-class Executor(ABC):
+class Executor(AbstractContextManager["Executor"]):
     """Blocks 0, 1, … on workers, and calls to them. Use it in a ``with`` statement."""
 
     def __init__(self) -> None:
@@ -56,16 +56,15 @@ class Executor(ABC):
         self._equipped: set[Any] = set()  # workers that have a host
         self._untold: set[int] = set()  # blocks that were lost since they were last called
         self._losses: Counter[tuple[int, str]] = Counter()  # in a row, by block and method
-        self._sent = self._received = 0
+        self.sent = self.received = 0  # bytes so far
         memory = "make the blocks smaller or give the workers more memory"
         self._why = f"most likely for want of memory: {memory}"
 
     def open(self, n_blocks: int, make: Callable[[], Any]) -> None:
         """Deal out blocks 0 … n_blocks − 1, all of them empty.
 
-        ``make``, which can be pickled, makes the host of a worker when it is first called. A host
-        has ``call(method, common, own)``, where ``own`` has an argument for each block, and
-        returns a dict with an answer for each of them.
+        ``make``, which can be pickled, makes the host of a worker when it is first called. Its
+        ``call(method, common, own)`` has an answer for each of the blocks that are keys of ``own``.
         """
         _checks.positive("n_blocks", n_blocks, integer=True)
         _checks.require(not self._home, "The executor is open already: close it first.")
@@ -80,11 +79,10 @@ class Executor(ABC):
         """Call the hosts of some blocks, all workers at the same time; the answers, in order.
 
         ``common`` is sent once to every worker, ``own`` has an argument for each block that is
-        called; None calls all, each with None. The answer is `LOST` for blocks that died with their
-        worker, now or since they were last called: they are empty at the next call. What a host
-        raises is raised here, with a note that names the worker; of several exceptions that of the
-        earliest block, where hosts set the attribute ``block``. `WorkersLost` if a block dies with
-        its worker again and again, or there is no worker left.
+        called; None calls all. `LOST` is the answer for blocks that died with their worker since
+        they were last called: they are empty at the next call. What a host raises is raised here,
+        with a note that names the worker; of several exceptions that of the earliest block.
+        `WorkersLost` if a block dies with its worker again and again, or no worker is left.
         """
         if not self._home:
             raise RuntimeError("The executor is closed: no blocks can be called.")
@@ -104,8 +102,8 @@ class Executor(ABC):
         replies = self._exchange(shared, requests)
         self._equipped |= replies.keys()
         for worker, reply in replies.items():
-            self._sent += len(shared) + len(requests[worker])
-            self._received += len(reply or b"")
+            self.sent += len(shared) + len(requests[worker])
+            self.received += len(reply or b"")
             found: Any = LOST if reply is None else _load(reply)
             if found is LOST:
                 self._lose(worker)
@@ -126,25 +124,15 @@ class Executor(ABC):
             else:
                 del self._losses[k, method]
         self._untold -= own.keys()
-        given_up = [k for k in own if self._losses[k, method] >= LOSSES]
-        if given_up:
-            blocks = ("block " if len(given_up) == 1 else "blocks ") + ", ".join(map(str, given_up))
-            raise WorkersLost(
-                f"The worker of {blocks} died {LOSSES} times in a row in {method!r}, {self._why}."
-            )
+        if given_up := [str(k) for k in own if self._losses[k, method] >= LOSSES]:
+            blocks = ("block " if len(given_up) == 1 else "blocks ") + ", ".join(given_up)
+            often = f"died {LOSSES} times in a row in {method!r}, {self._why}"
+            raise WorkersLost(f"The worker of {blocks} {often}.")
         return {k: answers[k] for k in sorted(own)}
 
     def rebalance(self) -> list[int]:
         """Move blocks to workers with fewer, which may have joined late; those are empty there."""
         return []
-
-    def sent(self) -> int:
-        """Bytes sent to workers so far."""
-        return self._sent
-
-    def received(self) -> int:
-        """Bytes that came back so far."""
-        return self._received
 
     def _lose(self, worker: Any) -> None:
         """Take the blocks from a worker that is gone, or has lost them."""
@@ -174,11 +162,60 @@ class Executor(ABC):
     def close(self) -> None:
         """Leave nothing behind: no process, no task, no state. A second time does nothing."""
 
-    def __enter__(self) -> Executor:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Calls:
+    """Calls to all blocks. What they were told is kept: blocks that are lost are told it again."""
+
+    def __init__(self, executor: Executor, n_blocks: int, tell: Callable[[str], None]) -> None:
+        self.executor, self.tell = executor, tell
+        #: Method, what is common and what each block is told; what they must answer again.
+        self.log: list[tuple[str, tuple[Any, ...], dict[int, Any], dict[int, Any]]] = []
+        self.seconds, self.waited = [0.0] * n_blocks, 0.0  # of work, by block, and of the driver
+
+    def ask(
+        self,
+        method: str,
+        common: tuple[Any, ...] = (None,),
+        own: dict[int, Any] | None = None,
+        log: bool = True,
+        same: str = "",
+    ) -> list[Any]:
+        """Let all blocks do something; their answers, in order.
+
+        ``same`` names a part of the answer that must be the same when a block is asked again.
+        """
+        own = own or dict.fromkeys(range(len(self.seconds)), ())
+        began, busy = time.perf_counter(), 0.0
+        answers: dict[int, Any] = {}
+        while left := {k: own[k] for k in own if k not in answers}:
+            found = self.executor.call(method, common, left)
+            answers |= {k: answer for k, answer in found.items() if answer is not LOST}
+            if lost := [k for k in found if found[k] is LOST]:
+                self.tell(f"a worker was lost; {len(lost)} blocks are made anew")
+                self.repeat(lost)
+        for k, (_, seconds) in answers.items():
+            self.seconds[k] += seconds
+            busy = max(busy, seconds)
+        self.waited += max(time.perf_counter() - began - busy, 0.0)
+        if log:
+            kept = {k: (same, answer[0][same]) for k, answer in answers.items()} if same else {}
+            self.log.append((method, common, own, kept))
+        return [answers[k][0] for k in sorted(answers)]
+
+    def repeat(self, lost: list[int]) -> None:
+        """Let blocks that are new do all of it again, until none of them is lost meanwhile."""
+        at = 0
+        while at < len(self.log):
+            method, common, own, kept = self.log[at]
+            found = self.executor.call(method, common, {k: own[k] for k in lost})
+            at = 0 if LOST in found.values() else at + 1
+            for k, (name, value) in kept.items() if at else ():
+                text = f"the parts of block {k} have changed since the training began"
+                same = k not in found or found[k][0][name] == value
+                _checks.require(same, f"{text}: start again.")
 
 
 class _Failure(NamedTuple):
@@ -247,8 +284,14 @@ class Processes(Executor):
                 context = multiprocessing.get_context("spawn")
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_serve, args=(theirs,), daemon=True)
-                with _hold_interrupts():
+                # Ctrl-C does not reach processes that begin now; it comes here when they have.
+                held = hasattr(signal, "pthread_sigmask")
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if held else ()
+                try:
                     process.start()
+                finally:
+                    if held:
+                        signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 theirs.close()
                 self._workers[slot] = process, ours
         self._home = [k % self.n_workers for k in range(len(self._home))]
@@ -316,19 +359,6 @@ class Processes(Executor):
             for process, _ in workers:
                 process.kill()
                 process.join()
-
-
-@contextmanager
-def _hold_interrupts() -> Iterator[None]:
-    """Let processes begin that Ctrl-C does not reach; it comes here when they have."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(pipe: Connection) -> None:
@@ -498,14 +528,12 @@ class Dask(Executor):
 
     def _fetch(self, task: Any, worker: str) -> bytes | None:
         """Take the reply of a task that ended; None if its worker died with it."""
-        seconds = 10
         while True:
             try:
-                return task.result(timeout=seconds)
+                return task.result(timeout=10)
             except TimeoutError:  # if its worker died just now, Dask waits for another like it
                 if worker not in self._alive():
                     return None
-                seconds *= 2
             except (self._dask.CancelledError, self._dask.KilledWorker):
                 self._alive()
                 return None

@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from typing import Any
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from hingeline._checks import as_callbacks, positive, require, warn
+from hingeline._checks import as_callbacks, effective_n_jobs, positive, require, warn
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.loop import Limits, Reporter, run
@@ -20,7 +19,7 @@ from hingeline.data.labelled import expand, merge_layouts, open_once
 from hingeline.data.text import ParseError
 from hingeline.distributed.block import UNUSED, Host
 from hingeline.distributed.driver import Blocks
-from hingeline.distributed.executors import LOST, Dask, Executor, Processes
+from hingeline.distributed.executors import Calls, Dask, Executor, Processes
 from hingeline.distributed.shards import FilePart, choose_C, kind_of
 from hingeline.estimators.base import forget_extras
 
@@ -108,24 +107,16 @@ def train_blocks(
     reporter = Reporter(type(model).__name__, model.verbose)
     with announce_compiling(), _open(client, workers, blocks) as executor:
         executor.open(blocks, Host)
-        ready = _Preparation(executor)
+        calls = Calls(executor, blocks, warn)
         own = {k: (parts[cuts[k] : cuts[k + 1]],) for k in range(blocks)}
-        told = ready.ask("read", (bare,), own)
+        told = calls.ask("read", (None, bare), own)
         known, columns = _merge(shard, model, told)
         vars(model).update({name: v for name, v in known.items() if name.endswith("_")})
-        sums = ready.ask("pose", (known,), {k: (columns[k],) for k in range(blocks)})
+        sums = calls.ask("pose", (None, known), {k: (columns[k],) for k in range(blocks)})
         C = model.C_ = choose_C(model, sums)
         given = dict(options or {})
-        facts = ready.ask("begin", (C, seed), dict.fromkeys(range(blocks), ()))
-
-        def rebuild(lost: list[int]) -> None:
-            """Blocks on a new worker, as they were before the first round."""
-            for k, fact in ready.repeat(lost).items():
-                text = f"the parts of block {k} have changed since the training began"
-                require(fact["data"] == facts[k]["data"], f"{text}: start again.")
-
-        solver = Blocks(executor, rebuild, facts, given, warn)
-        solver.seconds = [solver.seconds[k] + ready.seconds[k] for k in range(blocks)]
+        facts = calls.ask("begin", (None, C, seed), same="data")
+        solver = Blocks(calls, facts, given)
         limits = Limits(
             tol=float(model.tol),
             max_iter=int(model.max_iter),
@@ -148,39 +139,6 @@ def train_blocks(
         model.C_ = C
 
 
-class _Preparation:
-    """What blocks do before the first round; those that are lost do it again."""
-
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
-        self.steps: list[tuple[str, tuple[Any, ...], dict[int, Any]]] = []
-        self.seconds: Counter[int] = Counter()  # of work, by block
-
-    def ask(self, method: str, common: tuple[Any, ...], own: dict[int, Any]) -> list[Any]:
-        """Let all blocks do something; their answers, in order."""
-        answers: dict[int, Any] = {}
-        while len(answers) < len(own):
-            left = {k: own[k] for k in own if k not in answers}
-            found = self.executor.call(method, (None, *common), left)
-            answers |= {k: answer[0] for k, answer in found.items() if answer is not LOST}
-            self.seconds.update({k: a[1] for k, a in found.items() if a is not LOST})
-            if lost := [k for k in found if found[k] is LOST]:
-                self.repeat(lost)
-        self.steps.append((method, (None, *common), own))
-        return [answers[k] for k in sorted(answers)]
-
-    def repeat(self, lost: list[int]) -> dict[int, Any]:
-        """Let lost blocks do all of it again; what they answered last."""
-        while True:
-            found: dict[int, Any] = {}
-            for method, common, own in self.steps:
-                found = self.executor.call(method, common, {k: own[k] for k in lost})
-                if any(answer is LOST for answer in found.values()):
-                    break
-            else:
-                return {k: answer[0] for k, answer in found.items()}
-
-
 def _copy(estimator: Any) -> Any:
     """A clone without callbacks, which may hold what cannot be copied."""
     given = estimator.get_params(deep=False) | {"callbacks": None}
@@ -190,22 +148,21 @@ def _copy(estimator: Any) -> Any:
 def refuse(estimator: Any) -> None:
     """Refuse what blocks do not solve, in one sentence."""
     estimator.check_parameters()
-    if estimator.solver not in ("auto", "sdm"):
-        what = f"solver={estimator.solver!r} does not work in blocks"
-        raise ValueError(f"{what}: leave it 'auto', which is 'sdm' in every block.")
-    if estimator.slack not in Blocks.slacks:
-        what = f"slack={estimator.slack!r} cannot be solved in blocks"
-        raise ValueError(f"{what}: use {' or '.join(map(repr, Blocks.slacks))}.")
+    slack, C = estimator.slack, estimator.C
+    what = f"solver={estimator.solver!r} does not work in blocks"
+    known = estimator.solver in ("auto", "sdm")
+    require(known, f"{what}: leave it 'auto', which is 'sdm' in every block.")
+    what, names = f"slack={slack!r} cannot be solved in blocks", map(repr, Blocks.slacks)
+    require(slack in Blocks.slacks, f"{what}: use {' or '.join(names)}.")
     for name in sorted(UNUSED & {*(estimator.solver_options or ())}):
         raise ValueError(f"solver_options has {name!r}, which blocks do not use: leave it out.")
-    if getattr(estimator, "scheme", None) == "auto":
-        how = "give the scheme by its name, such as scheme='IOB2'"
-        raise ValueError(f"scheme='auto' looks at all labels together, blocks cannot: {how}.")
-    if estimator.warm_start:
-        raise ValueError("warm_start=True has no effect in blocks, which keep nothing: use fit.")
-    if estimator.C == "auto" or math.inf == estimator.C:
-        what = f"C={estimator.C!r} cannot be solved in blocks"
-        raise ValueError(f"{what}: give a finite number.")
+    what = "scheme='auto' looks at all labels together, blocks cannot"
+    named = getattr(estimator, "scheme", None) != "auto"
+    require(named, f"{what}: give the scheme by its name, such as scheme='IOB2'.")
+    what = "warm_start=True has no effect in blocks, which keep nothing"
+    require(not estimator.warm_start, f"{what}: use fit.")
+    what = f"C={C!r} cannot be solved in blocks"
+    require(C not in ("auto", math.inf), f"{what}: give a finite number, or 'scale' for chains.")
 
 
 def list_parts(
@@ -221,8 +178,8 @@ def list_parts(
     if isinstance(source, (str, os.PathLike)):
         source = [source]
     if not isinstance(source, Sequence) or isinstance(source, tuple):
-        what = f"source is a {type(source).__name__}"
-        raise TypeError(f"{what}: give names of files, or a list of (X, y).")
+        ways = "give names of files, or a list of (X, y)"
+        raise TypeError(f"source is a {type(source).__name__}: {ways}.")
     require(len(source), "source is empty: there are no parts.")
     named = [isinstance(part, (str, os.PathLike)) for part in source]
     how = {"format": format, "columns": columns, "use": use, "label": label}
@@ -246,8 +203,7 @@ def _open(client: Any, workers: int | None, blocks: int) -> Executor:
         return Dask(client)
     if workers is not None:
         positive("workers", workers, integer=True)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Processes(min(workers or cores or 1, blocks))
+    return Processes(min(workers or effective_n_jobs(-1), blocks))
 
 
 def _merge(shard: Any, model: Any, told: list[Any]) -> tuple[dict[str, Any], list[Any]]:

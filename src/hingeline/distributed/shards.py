@@ -6,7 +6,7 @@ sees an example.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -168,14 +168,10 @@ class Shard:
         """What the driver must know of this block before any block can be posed."""
         return {"origin": self.origin}
 
-    @staticmethod
-    def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
-        """Attributes that all blocks and the fitted estimator have, and what each block is told."""
-        raise NotImplementedError
-
-    def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
-        """The problem, and weights of its examples."""
-        raise NotImplementedError
+    #: Of what blocks told: attributes that all of them and the fitted estimator have, and what each
+    #: block is told (estimator, told); then a block's problem and the weights of its examples.
+    merge: Callable[[Any, list[dict[str, Any]]], tuple[dict[str, Any], list[Any]]]
+    pose: Callable[..., tuple[Any, Array]]
 
     def measure(self, problem: Any) -> tuple[float, float]:
         """Sums that ``C="scale"`` is made of."""

@@ -129,6 +129,8 @@ class ChainModel:
         """Tokens of new sequences as rows, and where sequences begin."""
         check_is_fitted(self, "weights_")
         encoder = getattr(self, "encoder_", None)
+        if getattr(self, "features", None) is None:
+            reading.refuse_words(encoder, X, lengths)
         matrix, offsets = reading.known_tokens(encoder, X, lengths)
         if encoder is not None and matrix.shape[1] > self.n_features_in_:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
@@ -399,11 +401,14 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         from hingeline.streaming.stream import add_classes, check_columns
 
         first = not stream
+        encoder = None if first else getattr(self, "encoder_", None)
         with stream.undo_on_error():
-            if first:
-                encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
-            else:
-                matrix, offsets = reading.more_tokens(getattr(self, "encoder_", None), X, lengths)
+            with Reporter(type(self).__name__, self.verbose).during("encoding"):
+                if first:
+                    encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
+                else:
+                    matrix, offsets = reading.more_tokens(encoder, X, lengths)
+            if not first:
                 check_columns(matrix.shape[1], self.n_features_in_, type(self).__name__)
             flat = reading.stack_labels(y, offsets, lengths)
             known = flat if classes is None else reading.plain_labels(classes)

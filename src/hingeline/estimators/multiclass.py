@@ -85,9 +85,10 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
+        checks.refuse_text(X)
         checks.refuse_none(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
-        check_classification_targets(y)
+        self._check_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         text = f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
         checks.require(len(self.classes_) > 1, text)
@@ -130,7 +131,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         first = not stream
         with stream.undo_on_error():
             X, y = self._check_batch(X, y, first)
-            check_classification_targets(y)
+            self._check_targets(y)
             if first:
                 self.classes_ = np.unique(y if classes is None else classes)
             more = [] if classes is None else np.unique(classes).tolist()
@@ -144,6 +145,11 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
             rows = checks.as_csr(self._scaled(X, first))
             stream.learn((rows, None, table[numbers]), weights, passes, memory)
         return self
+
+    @staticmethod
+    def _check_targets(y: Array) -> None:
+        if y.dtype.kind not in "biuUS":  # integers and strings are classes, at any rate
+            check_classification_targets(y)
 
     def _check_batch(self, X: Any, y: Any, first: bool) -> tuple[Any, Any]:
         """Input as arrays; columns behind those known are taken in."""

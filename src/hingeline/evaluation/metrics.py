@@ -245,6 +245,9 @@ def iou_score(y_true: Any, y_pred: Any, *, weights: Any = None, void_label: Any 
 def scorer(name: str, **options: Any) -> Any:
     """A score by its name, for ``scoring=`` of scikit-learn's searches and cross-validation.
 
+    These take bare names of scikit-learn's own scores only, from a list that is closed when it is
+    imported: ``scoring="span_f1"`` is refused there, ``scoring=scorer("span_f1")`` is not.
+
     Parameters
     ----------
     name : str
@@ -325,6 +328,42 @@ def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Mu
         micro_f1=f1("micro", 0.0),
         macro_f1=f1("macro", 0.0),
     )
+
+
+class AttachmentScores(NamedTuple):
+    """Shares of words whose head, or head and relation, is right."""
+
+    uas: float
+    las: float
+    las_with_subtypes: float  # relations as they are, ``nmod:poss``
+    n_words: int
+
+
+def attachment_scores(y_true: Any, y_pred: Any, words: Any = None) -> AttachmentScores:
+    """Unlabelled and labelled attachment of dependency trees, as the CoNLL 2018 evaluation counts.
+
+    It counts all words, punctuation too, and compares relations up to their first colon. With the
+    words of the gold file its F1 is this share.
+
+    Parameters
+    ----------
+    y_true, y_pred : list of trees, lists of (head, relation)
+    words : list of sequences of bool, optional
+        Which words count, e.g. ``[[tag != "PUNCT" for tag in tags] for tags in …]``.
+    """
+    require(len(y_true) == len(y_pred), f"{len(y_true)} trees and {len(y_pred)} predicted ones.")
+    counts = np.zeros(4, dtype=np.int64)
+    for i, (truth, found) in enumerate(zip(y_true, y_pred, strict=True)):
+        given = [True] * len(truth) if words is None else words[i]
+        if not len(truth) == len(found) == len(given):
+            raise ValueError(f"tree {i} has {len(truth)} words, and {len(found)} predicted ones.")
+        for (h, a), (k, b), counted in zip(truth, found, given, strict=True):
+            if counted:
+                same = h == k and str(a).partition(":")[0] == str(b).partition(":")[0]
+                counts += (h == k, same, h == k and a == b, True)
+    require(counts[3], "there are no words that count.")
+    uas, las, whole = (counts[:3] / counts[3]).tolist()
+    return AttachmentScores(uas, las, whole, int(counts[3]))
 
 
 class HierarchicalScores(NamedTuple):

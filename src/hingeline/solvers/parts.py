@@ -340,8 +340,8 @@ class SDMInParts(PlaneSolver):
         self.rule = Pair(self.options.precision)
         few = len(self.w) <= self.options.newton_weights
         self.accelerate = Accelerator(self.options.cg_steps, len(self.w) if few else np.inf)
-        self.lost = np.zeros(len(self.w))  # of the averaging sum, that of planes no longer there
-        self.any_lost = False
+        # Of the averaging sum, that of planes no longer there; empty where there is none.
+        self.lost = np.zeros(0)
         self.late: list[Array] = []  # examples with positions that wait for a part
         self.n_waiting = 0  # such positions
         self.parts = whole_examples(self.compiled)
@@ -350,7 +350,8 @@ class SDMInParts(PlaneSolver):
             self.make_room()
         else:
             if start is None:
-                pieces = cut_into_pieces(self.parts)
+                whole = self.parts.start, self.parts.stop
+                pieces = cut_into_pieces(self.parts) if self.compiled.breakable else whole
                 _, lengths = place_parts(self.parts, *pieces)
                 start = PartSet(empty_working_set(lengths), *pieces)
             self._place(start, np.zeros(len(start.start)))
@@ -384,7 +385,8 @@ class SDMInParts(PlaneSolver):
         gone[sources[same, 0]] = False
         drift = np.where(np.repeat(gone, self.ws.capacity), self.ws.drift, 0.0)
         if drift.any():
-            self.any_lost = True
+            if not len(self.lost):
+                self.lost = np.zeros(len(self.w))
             self.add(drift, 1.0, self.lost)
         sums = np.concatenate([[0.0], np.cumsum(self.gaps)])
         gaps = np.maximum(sums[sources[:, 1]] - sums[sources[:, 0]], 0.0)
@@ -475,15 +477,13 @@ class SDMInParts(PlaneSolver):
 
     def _add_drift(self, out: Array, back: bool = False) -> None:
         super()._add_drift(out, back)
-        if self.any_lost:
+        if len(self.lost):
             factor = 1.0 / (self.visits * (self.visits + 1.0))
             out += (factor if back else -factor) * self.lost
 
     def restart_average(self) -> None:
         super().restart_average()
-        if self.any_lost:
-            self.lost[:] = 0.0
-        self.any_lost = False
+        self.lost = np.zeros(0)
 
     def memory(self) -> Any:
         return PartSet(self.ws, self.parts.start, self.parts.stop)
@@ -498,5 +498,4 @@ class SDMInParts(PlaneSolver):
         if not (start.dtype == stop.dtype == np.int64 and start.shape == stop.shape == gaps.shape):
             raise KeyError("start, stop and part_gaps of one shape")
         self._place(PartSet(ws, start, stop), gaps)
-        self.lost[:] = lost
-        self.any_lost = bool(lost.any())
+        self.lost = lost if lost.any() else np.zeros(0)

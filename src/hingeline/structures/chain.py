@@ -21,7 +21,7 @@ from hingeline.core.primitives import (
     Compiled,
     Layout,
     pad_row,
-    put,
+    put_product,
     register,
     stack_blocks,
 )
@@ -146,6 +146,18 @@ def stretch(problem: ChainProblem, starts: Array) -> ChainProblem:
     return problem._replace(offsets=starts)
 
 
+def place_products(offsets: Array, cache_mb: float) -> tuple[Array, Array]:
+    """Room for products of tokens with those before them, as far as memory goes, and where."""
+    lengths = np.diff(offsets)
+    tokens = np.arange(offsets[-1])
+    most = np.where(lengths <= GRAM_LENGTH, GRAM_LENGTH, GRAM_OF_LONG)
+    before = tokens - np.repeat(offsets[:-1], lengths)
+    ends = np.cumsum(np.minimum(before + 1, np.repeat(most, lengths)))
+    kept = ends * 8 <= cache_mb * 2**20
+    room = np.full(int(ends[kept].max(initial=0)), np.nan)
+    return room, np.where(kept, ends - 1 - tokens, -1)
+
+
 def make_problem(
     indptr: Array,
     indices: Array,
@@ -168,12 +180,7 @@ def make_problem(
     stride = pad_row(n_labels) if stride is None else stride
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
-    lengths = np.diff(offsets)
-    tokens = np.arange(offsets[-1])
-    most = np.where(lengths <= GRAM_LENGTH, GRAM_LENGTH, GRAM_OF_LONG)
-    before = tokens - np.repeat(offsets[:-1], lengths)
-    ends = np.cumsum(np.minimum(before + 1, np.repeat(most, lengths)))
-    kept = ends * 8 <= cache_mb * 2**20
+    token_gram, gram_row = place_products(offsets, cache_mb)
     kind = PlainChain if stride < LONG_ROW else ChainProblem
     return (ZeroOneChain if cost[0, 0] > 0.0 else kind)(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
@@ -182,8 +189,8 @@ def make_problem(
         offsets=np.ascontiguousarray(offsets, dtype=np.int64),
         labels=np.ascontiguousarray(labels, dtype=np.int32),
         cost=padded_cost,
-        token_gram=np.full(int(ends[kept].max(initial=0)), np.nan),
-        gram_row=np.where(kept, ends - 1 - tokens, -1),
+        token_gram=token_gram,
+        gram_row=gram_row,
         end_masks=np.zeros((0, stride)),
         move_mask=np.zeros((0, stride)),
         token_mask=np.zeros((0, stride)),
@@ -221,7 +228,7 @@ def constrain(problem: ChainProblem, valid: Any = None, allowed: Any = None) -> 
 
 
 @helper
-def _token_dot(problem: ChainProblem, s: int, t: int) -> float:
+def token_dot(problem: Any, s: int, t: int) -> float:
     """``x_s·x_t`` of two CSR rows with sorted indices."""
     p = problem.indptr[s]
     q = problem.indptr[t]
@@ -261,7 +268,7 @@ def _emission_sqdist_gram(problem: ChainProblem, i: int, y: Array, z: Array, whe
                 continue
             value = gram[row + t]
             if np.isnan(value):
-                value = _token_dot(problem, lo + s, lo + t)
+                value = token_dot(problem, lo + s, lo + t)
                 gram[row + t] = value
             total += sign * value if p == q else 2 * sign * value
     return total
@@ -293,7 +300,7 @@ def _emission_sqdist_scatter(
 
 
 @helper
-def _has_products(problem: ChainProblem, lo: int, where: Array) -> bool:
+def has_products(problem: Any, lo: int, where: Array) -> bool:
     """Whether the row of the last of these tokens reaches back to the first."""
     if where.shape[0] == 0:
         return True
@@ -317,7 +324,7 @@ def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Arr
             where[count] = t
             count += 1
     where = where[:count]
-    if _has_products(problem, problem.offsets[i], where):
+    if has_products(problem, problem.offsets[i], where):
         total = _emission_sqdist_gram(problem, i, y, z, where)
     else:
         total = _emission_sqdist_scatter(problem, i, y, z, where, scratch)
@@ -496,50 +503,61 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
 
 
 @helper
-def planes_list(
-    problem: ChainProblem, i: int, ys: Array, steps: Array, index: Array, values: Array
+def _sum_up(
+    columns: Array, amounts: Array, first: int, count: int, column: int, amount: float
 ) -> int:
+    """Add an amount to its column, one of those from ``first`` on, or new; how many there are."""
+    k = first
+    while k < count and columns[k] != column:
+        k += 1
+    if k == count:
+        columns[k], amounts[k] = column, 0.0
+    amounts[k] += amount
+    return max(count, k + 1)
+
+
+@helper
+def planes_list(
+    problem: ChainProblem, i: int, ys: Array, steps: Array, code: Array, values: Array
+) -> tuple[int, int]:
     lo = problem.offsets[i]
     m, length = ys.shape
     stride = problem.stride
-    moves = problem.n_features * stride
     labels = problem.labels[lo : lo + length]
-    change = np.zeros(stride)
-    named = np.empty(m + 1, dtype=np.int64)  # the labels that have a change at a position
-    n = 0
-    for t in range(length):
-        a = labels[t]
-        named[0] = a
-        count = 1
+    room = (m + 1) * (length + 1)
+    columns, amounts = np.empty(room, dtype=np.int64), np.empty(room)
+    # Moves and ends are columns of one row, where the table of transitions begins.
+    count = 0
+    for t in range(1, length):
+        first = count
         for j in range(m):
-            b = ys[j, t]
-            if b != a:
-                change[a] += steps[j]
-                change[b] -= steps[j]
-                k = 1
-                while k < count and named[k] != b:
-                    k += 1
-                named[k] = b
-                count = max(count, k + 1)
-            if t > 0 and (b != a or ys[j, t - 1] != labels[t - 1]):
-                n = put(index, values, n, moves + labels[t - 1] * stride + a, steps[j])
-                n = put(index, values, n, moves + ys[j, t - 1] * stride + b, -steps[j])
-        if count > 1:
-            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                row = np.int64(problem.indices[p]) * stride
-                for k in range(count):
-                    b = named[k]
-                    n = put(index, values, n, row + b, problem.values[p] * change[b])
-            for k in range(count):
-                change[named[k]] = 0.0
+            if ys[j, t] != labels[t] or ys[j, t - 1] != labels[t - 1]:
+                for a, b, step in (
+                    (labels[t - 1], labels[t], steps[j]),
+                    (ys[j, t - 1], ys[j, t], -steps[j]),
+                ):
+                    count = _sum_up(columns, amounts, first, count, a * stride + b, step)
     if problem.boundary == 1:
-        at = moves + problem.n_labels * stride
+        for end, t in ((problem.n_labels, 0), (problem.n_labels + 1, length - 1)):
+            first = count
+            for j in range(m):
+                for b, step in ((labels[t], steps[j]), (ys[j, t], -steps[j])):
+                    count = _sum_up(columns, amounts, first, count, end * stride + b, step)
+    size = (0, 0)
+    if count > 0:
+        table = (np.full(1, problem.n_features), np.ones(1), (0, 1, stride))
+        size = put_product(code, values, size, *table, columns, amounts, count)
+    for t in range(length):
+        count = 0
         for j in range(m):
-            n = put(index, values, n, at + labels[0], steps[j])
-            n = put(index, values, n, at + ys[j, 0], -steps[j])
-            n = put(index, values, n, at + stride + labels[length - 1], steps[j])
-            n = put(index, values, n, at + stride + ys[j, length - 1], -steps[j])
-    return n
+            if ys[j, t] != labels[t]:
+                for b, step in ((labels[t], steps[j]), (ys[j, t], -steps[j])):
+                    count = _sum_up(columns, amounts, 0, count, b, step)
+        if count > 0:
+            span = (problem.indptr[lo + t], problem.indptr[lo + t + 1], stride)
+            row = (problem.indices, problem.values, span, columns, amounts, count)
+            size = put_product(code, values, size, *row)
+    return size
 
 
 def moves(problem: ChainProblem, w: Array) -> Array:

@@ -8,12 +8,13 @@ of them are the working set: ``all_scores`` reads every class in one sweep over 
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, prefetch
 from hingeline._simd import largest, rows_add, rows_add_few, rows_dot
 from hingeline.core import primitives
-from hingeline.core.primitives import Compiled, Layout, pad_row, put, register, stack_blocks
+from hingeline.core.primitives import Compiled, Layout, pad_row, put_product, register, stack_blocks
 
 FAR = 65536  # Weight vectors longer than this do not stay in a core's own cache.
 
@@ -64,16 +65,16 @@ def make_problem(
     stride = pad_row(n_labels) if stride is None else stride
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
-    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     with np.errstate(over="ignore"):  # estimators refuse it
         squares = np.asarray(values, dtype=np.float64) ** 2
+    table = sp.csr_matrix((squares, indices, indptr), (len(indptr) - 1, n_features))
     return MulticlassProblem(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
         indices=np.ascontiguousarray(indices, dtype=np.int32),
         values=np.ascontiguousarray(values),
         labels=np.ascontiguousarray(labels, dtype=np.int32),
         cost=padded_cost,
-        sqnorm=np.bincount(row, weights=squares, minlength=len(indptr) - 1),
+        sqnorm=table @ np.ones(n_features),
         n_features=int(n_features),
         n_labels=int(n_labels),
         stride=int(stride),
@@ -157,22 +158,20 @@ def plane_add(problem: MulticlassProblem, i: int, y: Array, step: float, w: Arra
 
 @helper
 def planes_list(
-    problem: MulticlassProblem, i: int, ys: Array, steps: Array, index: Array, values: Array
-) -> int:
-    a = problem.labels[i]
-    whole = 0.0
-    for j in range(ys.shape[0]):
-        if ys[j, 0] != a:
-            whole += steps[j]
-    n = 0
-    for p in range(problem.indptr[i], problem.indptr[i + 1]):
-        row = np.int64(problem.indices[p]) * problem.stride
-        v = problem.values[p]
-        n = put(index, values, n, row + a, v * whole)
-        for j in range(ys.shape[0]):
-            if ys[j, 0] != a:
-                n = put(index, values, n, row + ys[j, 0], -v * steps[j])
-    return n
+    problem: MulticlassProblem, i: int, ys: Array, steps: Array, code: Array, values: Array
+) -> tuple[int, int]:
+    m = ys.shape[0]
+    columns, amounts = np.empty(m + 1, dtype=np.int64), np.empty(m + 1)
+    columns[0], amounts[0] = problem.labels[i], 0.0
+    count = 1
+    for j in range(m):
+        if ys[j, 0] != columns[0]:
+            amounts[0] += steps[j]
+            columns[count], amounts[count] = ys[j, 0], -steps[j]
+            count += 1
+    span = (problem.indptr[i], problem.indptr[i + 1], problem.stride)
+    row = (problem.indices, problem.values, span, columns, amounts, count)
+    return put_product(code, values, (0, 0), *row)
 
 
 @helper
@@ -199,7 +198,10 @@ def decode_by_loss(problem: MulticlassProblem, i: int, w: Array) -> tuple[Array,
 
 @helper
 def decode_best(problem: MulticlassProblem, i: int, w: Array, loss_scale: float, ys: Array) -> int:
-    order = np.argsort(-class_scores(problem, i, w, loss_scale), kind="mergesort")
+    scores = class_scores(problem, i, w, loss_scale)
+    for k in range(len(scores)):
+        scores[k] = -scores[k]
+    order = np.argsort(scores, kind="mergesort")
     count = min(problem.n_labels, ys.shape[0])
     for k in range(count):
         ys[k, 0] = order[k]
