@@ -78,6 +78,20 @@ def test_best_trees_and_explanations(folder):
     assert "h.upos=" in told
 
 
+def test_the_report_and_what_parsers_cannot(folder, tmp_path):
+    pytest.importorskip("matplotlib")
+    test = folder / "test.conllu"
+    done("report", folder / "p.hinge", "--test", test, "--output", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert "UAS" in page
+    assert "100.00" in page
+    said = refused("report", folder / "p.hinge", "--test", test, "--bootstrap", "9")
+    assert "--bootstrap is not for dependencies" in said
+    assert "does not label words one by one" in refused("serve", folder / "p.hinge")
+    new = ("--model", tmp_path / "new.hinge")
+    assert "cannot learn from more data" in refused("update", folder / "p.hinge", test, *new)
+
+
 def test_options_that_do_not_fit(folder, tmp_path):
     file, new = folder / "train.conllu", ("--model", tmp_path / "new.hinge")
     task = ("--task", "dependencies")

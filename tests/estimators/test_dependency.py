@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 from pathlib import Path
 
@@ -308,3 +309,20 @@ def test_pictures():
         draw_parse(["a", "b"], [(0, "r"), (2, "x")])
     with pytest.raises(ValueError, match="format"):
         draw_parse(words, tree, "png")
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_a_part_of_the_english_treebank():
+    """500 sentences of UD English EWT; all of them are in benchmarks/dependencies.py."""
+    folder = os.environ.get("HINGELINE_DATA")
+    if not folder:
+        pytest.skip("HINGELINE_DATA is not set")
+    file = f"{folder}/ud_english_ewt/en_ewt-ud-%s.conllu.gz"
+    train, dev = (read_conllu(file % part) for part in ("train", "dev"))
+    model = DependencySSVM(projective="prediction", tol=0.05, random_state=0)
+    model.fit(train.table[:500], train.trees()[:500])
+    assert model.duality_gap_ <= 0.05 * model.primal_objective_
+    scores = attachment_scores(dev.trees(), model.predict(dev.table))
+    assert scores.uas > 0.75
+    assert scores.las > 0.70

@@ -27,7 +27,7 @@ from hingeline._checks import Array
 from hingeline._jit import by_reference, helper
 from hingeline._simd import copy, rows_dot
 from hingeline.core import primitives
-from hingeline.core.primitives import Block, Compiled, Layout, pad_row, put, register
+from hingeline.core.primitives import Block, Compiled, Layout, pad_row, register
 from hingeline.inference.dependencies import find_projective_tree, find_tree
 
 COLUMNS = 8  # of the table of arcs: one line of a cache
@@ -394,26 +394,6 @@ def planes_add(problem: DependencyProblem, i: int, ys: Array, steps: Array, w: A
             continue
         for k in range(count):
             _add_arc(problem, i, t, int(arcs[0, k]), arcs[1, k], w, places)
-
-
-@helper
-def planes_list(
-    problem: DependencyProblem, i: int, ys: Array, steps: Array, index: Array, values: Array
-) -> int:
-    places = np.empty(most_places(problem), dtype=np.int64)
-    arcs = np.empty((2, ys.shape[0] + 1))
-    n = 0
-    for t in range(ys.shape[1]):
-        count = _spread(problem, i, t, ys, steps, arcs)
-        if count == 1:
-            continue
-        for k in range(count):
-            y = int(arcs[0, k])
-            own = list_arc(problem, i, t + 1, y // problem.n_labels, places)
-            label = y % problem.n_labels
-            for p in range(own + count_label_rows(problem)):
-                n = put(index, values, n, places[p] + (label if p >= own else 0), arcs[1, k])
-    return n
 
 
 @helper
