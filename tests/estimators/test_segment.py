@@ -134,6 +134,30 @@ def test_the_certificate_holds_the_optimum_of_an_independent_solver(loss, C):
     assert model.duality_gap_ <= 1e-7 * best * 1.01
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"C": "auto"},
+        {"slack": "nu", "nu": 0.5},
+        {"slack": "sum"},
+        {"slack": "sum", "violators": 3},
+        {"solver": "fsmo"},
+        {"solver": "bcfw"},
+        {"solver": "one-slack"},
+        {"solver": "subgradient", "tol": 0.3},
+        {"C": np.inf},
+    ],
+    ids=str,
+)
+def test_other_formulations_and_solvers(data, given):
+    X, y = data
+    model = SegmentSSVM(**{"tol": 0.1, "random_state": 0, "max_iter": 200} | given).fit(X, y)
+    gap = model.restricted_gap_ if "sum" in given.values() else model.duality_gap_
+    assert gap >= -1e-9
+    assert model.score(X, y) > 0.9
+
+
 # Forms of input and output -----------------------------------------------------------------------
 
 

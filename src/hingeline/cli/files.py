@@ -132,6 +132,11 @@ def predict_sets(model: Any, X: Any) -> Array:
     return np.asarray(model.predict(X)).reshape(X.shape[0], -1)
 
 
+def task_of(model: Any) -> str:
+    """What a model learns of words, one of TASKS; labels where it does not say."""
+    return _TASK_OF.get(type(model).__name__, "labels")
+
+
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
     if type(model).__name__ == "GraphSSVM":
@@ -145,7 +150,7 @@ def layout_of(model: Any, path: Path) -> Layout:
     with suppress(TypeError):
         layout = Layout(**found)
         whole = layout.kind != "multilabel" or len(layout.labels) == model.n_labels_
-        task = _TASK_OF.get(type(model).__name__, "labels")
+        task = task_of(model)
         if layout.makes_sense() and layout.kind in kinds and whole and layout.task == task:
             return layout
     what = f"{path} describes the files it was trained on in a way that makes no sense"
@@ -156,7 +161,7 @@ def _usual_layout(model: Any) -> Layout:
     """The layout of files for a model that was saved in Python, where nothing says what it is."""
     encoder = getattr(model, "encoder_", None)
     columns = list(getattr(encoder, "column_names_", []))
-    if (task := _TASK_OF.get(type(model).__name__, "labels")) == "dependencies":
+    if (task := task_of(model)) == "dependencies":
         return Layout("conllu", "tokens", columns, "deprel", task=task)
     if columns:
         return Layout("conll", "tokens", columns, free_name("label", columns), task=task)

@@ -433,12 +433,16 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         labels, names = self.classes_.tolist(), self.feature_names_
         ends = dict(zip(first.tolist(), zip(stop.tolist(), kinds, strict=True), strict=True))
         roles = self._view("intercept")[0] if self.fit_intercept else None
-        own: dict[tuple[int, int], list[int]] = {}
-        if self.segment_encoder_ is not None:
-            cuts, sizes, features = self.segment_encoder_.transform(X)
+        own: dict[tuple[int, int], list[Any]] = {}
+        whole = self.segment_encoder_
+        if whole is not None:
+            known, coef = whole.get_feature_names_out(), self.segment_coef_.T
+            cuts, sizes, features = whole.transform(X)
             at = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
             for t, size, feature in zip(at, sizes, features, strict=True):
-                own.setdefault((int(t - size + 1), int(t + 1)), []).append(int(feature))
+                own.setdefault((int(t - size + 1), int(t + 1)), []).append(
+                    (str(known[feature]), coef[feature])
+                )
         found: dict[tuple[int, str, str, str], Any] = {}
         s, before = 0, -1
         while s < offsets[-1]:
@@ -457,12 +461,8 @@ class SegmentSSVM(BaseSSVM, BaseModel):
                     found[t, "constant", "(constant)", shown] = 1.0, float(roles[c])
             bucket = segment.buckets(e - s)[-1]
             found[s, "length", f"length {e - s}", text] = 1.0, float(self.length_coef_[k, bucket])
-            for f in own.get((s, e), ()):
-                name = str(self.segment_encoder_.get_feature_names_out()[f])
-                found[s, "segment", f"{name} ({e - s})", text] = (
-                    1.0,
-                    float(self.segment_coef_[k, f]),
-                )
+            for name, weight in own.get((s, e), ()):
+                found[s, "segment", name, text] = 1.0, float(weight[k])
             if before >= 0:
                 move = float(self.transition_coef_[before, k])
                 found[s, "transition", "(transition)", f"{labels[before]} → {text}"] = 1.0, move
@@ -502,6 +502,7 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         fine = len(lengths) == len(self.classes_) and all(type(n) is int and n > 0 for n in lengths)
         checks.require(fine and max(lengths) < 2**15, "max_length must be counts, one per label")
         self.max_length_ = np.array(lengths, dtype=np.int64)
+        checks.require(len(lengths) << (2 * self._bits) < 2**31, "segments are too long")
         self.segment_encoder_ = from_json(stored["segments"], arrays)
         fine = isinstance(self.segment_encoder_, (type(None), SegmentTemplates))
         checks.require(fine, "the encoder of segments is none")

@@ -409,15 +409,15 @@ def _explain_segments(model: Any, X: Any, against: Any) -> Explanation:
         for key in own.keys() - rest.keys():
             position, kind, name, label = key
             value, weight = own[key]
-            labels = (label, "") if sign > 0 else ("", label)
+            chosen, other = (label, "") if sign > 0 else ("", label)
             lead = sign * value * weight
             if lead:
-                rows.append(Contribution(position, kind, name, *labels, sign * value, weight, lead))
-    rows.sort(
-        key=lambda row: (-abs(row.contribution), row.position, row.kind, row.name, row.chosen)
-    )
-    scores = [sum(value * weight for value, weight in part.values()) for part in parts]
-    return Explanation(*(model.to_tags(X, side) for side in sides), *scores, rows)
+                known = position, kind, name, chosen, other
+                rows.append(Contribution(*known, sign * value, weight, lead))
+    rows.sort(key=lambda row: (-abs(row.contribution), *row[:5]))
+    score, other_score = (sum(value * weight for value, weight in p.values()) for p in parts)
+    best_tags, other_tags = (model.to_tags(X, side) for side in sides)
+    return Explanation(best_tags, other_tags, score, other_score, rows)
 
 
 def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:

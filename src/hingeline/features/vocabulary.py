@@ -348,9 +348,7 @@ class Vocabulary(Layout):
         for source, own in zip(self.sources, codes, strict=True):
             if not source.calls and len(own) >= _ENOUGH and own.max() < 0:
                 name, value = table.names[source.column], table.values[source.column][0]
-                what = (
-                    f"column {name!r} holds no value that was there in training, but {value!r:.40}"
-                )
+                what = f"column {name!r} holds no value known from training, but {value!r:.40}"
                 warnings.warn(f"{what} …: are these the columns of training?", stacklevel=2)
         return self._rows(table, codes, edges, None, 1)
 

@@ -130,8 +130,9 @@ def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
 
 
 def takes_input(loss: Any) -> bool:
-    """Whether a loss is a function of x, too."""
-    return len(signature(_source(loss)).parameters) == 3
+    """Whether a loss is a function of x, too: it has three parameters without a default."""
+    parameters = signature(_source(loss)).parameters.values()
+    return sum(each.default is each.empty for each in parameters) == 3
 
 
 def find_loss(structure: Structure) -> Function:

@@ -329,50 +329,6 @@ def _truth_of(problem: SegmentProblem, i: int, length: int) -> Array:
 
 
 @helper
-def plane_score(problem: SegmentProblem, i: int, y: Array, w: Array) -> float:
-    lo, size = problem.offsets[i], _row_size(problem)
-    gold = _truth_of(problem, i, y.shape[0])
-    places = np.empty(_most_places(problem, i, y.shape[0]), dtype=np.int64)
-    own = np.empty(ROLES, dtype=np.int64)
-    other = np.empty(ROLES, dtype=np.int64)
-    total = 0.0
-    for t in range(y.shape[0]):
-        if y[t] != gold[t]:
-            a = _columns(problem, gold[t], own)
-            b = _columns(problem, y[t], other)
-            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                row = problem.indices[p] * size
-                change = 0.0
-                for c in range(a):
-                    change += w[row + own[c]]
-                for c in range(b):
-                    change -= w[row + other[c]]
-                total += problem.values[p] * change
-    return total + _tail_score(problem, i, gold, y, places, _tail(problem, w))
-
-
-@helper
-def plane_add(problem: SegmentProblem, i: int, y: Array, step: float, w: Array) -> None:
-    lo, size = problem.offsets[i], _row_size(problem)
-    gold = _truth_of(problem, i, y.shape[0])
-    places = np.empty(_most_places(problem, i, y.shape[0]), dtype=np.int64)
-    own = np.empty(ROLES, dtype=np.int64)
-    other = np.empty(ROLES, dtype=np.int64)
-    for t in range(y.shape[0]):
-        if y[t] != gold[t]:
-            a = _columns(problem, gold[t], own)
-            b = _columns(problem, y[t], other)
-            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                row = problem.indices[p] * size
-                change = step * problem.values[p]
-                for c in range(a):
-                    w[row + own[c]] += change
-                for c in range(b):
-                    w[row + other[c]] -= change
-    _add_tail(problem, i, gold, y, step, places, _tail(problem, w))
-
-
-@helper
 def planes_score(problem: SegmentProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes: the weights of a token's features are summed once for all."""
     lo, size = problem.offsets[i], _row_size(problem)
@@ -431,6 +387,22 @@ def planes_add(problem: SegmentProblem, i: int, ys: Array, steps: Array, w: Arra
             rows_add(problem.indices, problem.values, first, last, change, w, size)
             for k in range(size):
                 change[k] = 0.0
+
+
+@helper
+def plane_score(problem: SegmentProblem, i: int, y: Array, w: Array) -> float:
+    ys = np.empty((1, y.shape[0]), dtype=np.int32)
+    out = np.empty(1)
+    copy(y, ys[0])
+    planes_score(problem, i, ys, w, out)
+    return out[0]
+
+
+@helper
+def plane_add(problem: SegmentProblem, i: int, y: Array, step: float, w: Array) -> None:
+    ys = np.empty((1, y.shape[0]), dtype=np.int32)
+    copy(y, ys[0])
+    planes_add(problem, i, ys, np.full(1, step), w)
 
 
 # Distances between planes.
