@@ -41,10 +41,10 @@ class Here:
     def call(self, method, common, own):
         return self.host.call(method, common, own)
 
-    def sent(self):
-        return 0
+    sent = received = 0
 
-    received = n_alive = sent
+    def n_alive(self):
+        return 0
 
     def rebalance(self):
         return []

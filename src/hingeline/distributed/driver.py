@@ -19,6 +19,9 @@ With one t for all it is an exact line search: block-diagonal approximation, C. 
 (2015). ``"average"`` takes t = 1/K for K blocks (M. Jaggi et al., *Communication-efficient
 distributed dual coordinate ascent*, CoCoA, 2014), ``"add"`` t = 1 with local duals of K times the
 curvature (C. Ma et al., CoCoA+, 2015).
+
+How much of a pass a round does follows from the cost of round trips, as the options say, beside
+work and bytes that are counted. No clock is asked: with the same options any run has the same bits.
 """
 
 import contextlib
@@ -229,7 +232,8 @@ class Blocks(CertifiedSolver):
         self.drift = np.zeros_like(self.w)
         self._seen = np.full(len(self.w), -1, dtype=np.int32)
         n_blocks = len(facts)
-        self.lengths = [np.zeros(0)] * n_blocks  # how far the steps of the last round go
+        self._nowhere = dict.fromkeys(range(n_blocks), (np.zeros(0),))
+        self.lengths = self._nowhere  # how far the steps of the last round go, by block
         self.clock = self.oracle_calls = self.rounds = self._planes = self._traffic = 0
         self.visits, self.work = 0.0, max(fact["work"] for fact in facts) / PACE
         self.good_primal = -math.inf
@@ -291,8 +295,8 @@ class Blocks(CertifiedSolver):
         late = 20 * (self._planes - known) <= sum(self.sizes)  # decoding finds little new
         for _ in range(self._repeat() if late else 1):
             self._round(pieces, pieces, stage)
-        told = self.calls.ask("end_pass", (self._send(),), self._own_lengths())
-        self.lengths = [np.zeros(0)] * len(self.sizes)
+        told = self.calls.ask("end_pass", (self._send(),), self.lengths)
+        self.lengths = self._nowhere
         self._linear_of[:], self._ridge_of[:] = zip(*told, strict=True)
         return estimate if stage == 1.0 else math.inf
 
@@ -320,13 +324,10 @@ class Blocks(CertifiedSolver):
             self.restart_average()
         return factors[at]
 
-    def _own_lengths(self) -> dict[int, tuple[Array]]:
-        return {k: (lengths,) for k, lengths in enumerate(self.lengths)}
-
     def _round(self, piece: int, pieces: int, stage: float) -> float:
         sigma = float(len(self.sizes)) if self.options.combine == "add" else 1.0
         common = (self._send(), self.clock, piece, pieces, stage, sigma)
-        told: list[Told | None] = self.calls.ask("advance", common, self._own_lengths())
+        told: list[Told | None] = self.calls.ask("advance", common, self.lengths)
         self.rounds += 1
         known = [one for one in told if one is not None]
         if piece == pieces:
@@ -335,7 +336,7 @@ class Blocks(CertifiedSolver):
         self.oracle_calls += sum(one.decodes for one in known)
         lengths = self._step(known)
         cuts = np.cumsum([0 if one is None else len(one.gain) for one in told])
-        self.lengths = np.split(lengths, cuts[:-1])
+        self.lengths = {k: (own,) for k, own in enumerate(np.split(lengths, cuts[:-1]))}
         return math.fsum(one.gap for one in known)
 
     def _step(self, told: list[Told]) -> Array:

@@ -151,7 +151,6 @@ class Executor(AbstractContextManager["Executor"]):
         """What workers reply to their requests; None from those that died."""
 
     def _describe(self, worker: Any) -> str:
-        """Name a worker for a user."""
         return str(worker)
 
     @abstractmethod
@@ -415,8 +414,7 @@ class Dask(Executor):
             try:
                 client = distributed.Client(client, set_as_default=False)
             except (OSError, ValueError) as error:
-                message = f"No Dask scheduler answers at {client}: {error}."
-                raise WorkersLost(message) from None
+                raise WorkersLost(f"No Dask scheduler answers at {client}: {error}.") from None
         elif not isinstance(client, distributed.Client) or client.asynchronous:
             raise TypeError("client must be a dask.distributed.Client (not asynchronous) or a str.")
         self._client = client

@@ -63,7 +63,8 @@ def fit_blocks(
         does not. None: as many as there are parts, 16 at most.
     options : dict, optional
         Of the solver ``"blocks"`` (:class:`hingeline.distributed.driver.Blocks`): ``combine``
-        ("each", "line", "average", "add") and ``pieces``.
+        ("each", "line", "average", "add"); ``latency`` and ``bandwidth`` of round trips, in seconds
+        and bytes a second, which with the size of the data decide about rounds, or ``pieces``.
     format, columns, use, label : how files are read, as on the command line
 
     Returns
@@ -104,7 +105,6 @@ def train_blocks(
     bare = _copy(model).set_params(solver="sdm", C=1.0, warm_start=False, verbose=0)
     cuts = [len(parts) * k // blocks for k in range(blocks + 1)]
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
-    reporter = Reporter(type(model).__name__, model.verbose)
     with announce_compiling(), _open(client, workers, blocks) as executor:
         executor.open(blocks, Host)
         calls = Calls(executor, blocks, warn)
@@ -122,7 +122,7 @@ def train_blocks(
             max_iter=int(model.max_iter),
             max_time=model.max_time,
             callbacks=as_callbacks(model.callbacks),
-            report=reporter,
+            report=Reporter(type(model).__name__, model.verbose),
             name=type(model).__name__,
             identity=lambda: {
                 "blocks": blocks,

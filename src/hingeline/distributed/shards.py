@@ -75,11 +75,7 @@ class FilePart(NamedTuple):
         return read_labelled(file, columns, use, label, whole=False)[:3]
 
 
-class Origin(NamedTuple):
-    """The first file of a block, and the layout of all of them."""
-
-    path: str
-    layout: Layout
+Origin = tuple[str, Layout]  # the first file of a block, and the layout of all of them
 
 
 def read_parts(parts: Sequence[Any]) -> tuple[Any, Any, Any, Origin | None]:
@@ -96,7 +92,7 @@ def read_parts(parts: Sequence[Any]) -> tuple[Any, Any, Any, Origin | None]:
             X, y, weights = _take_part(part)
         if length_of(X):
             found.append((X, y, weights))
-    origin = Origin(layouts[0][0], merge_layouts(layouts)) if layouts else None
+    origin = (layouts[0][0], merge_layouts(layouts)) if layouts else None
     if not found:
         return None, None, None, origin
     Xs, ys, each = zip(*found, strict=True)
@@ -221,7 +217,7 @@ def merge_columns(told: list[dict[str, Any]]) -> tuple[int, int]:
 
     Sparse files end where the last feature with a value is.
     """
-    bases = [one["origin"] and one["origin"].layout.zero_based for one in told]
+    bases = [one["origin"] and one["origin"][1].zero_based for one in told]
     if bases[0] is None and not all(one.get("sparse") for one in told):
         merge_widths(told)
     first = int(bases[0] is not None and not any(bases))
