@@ -39,7 +39,6 @@ def test_a_file_is_learnt_predicted_judged_and_explained(files):
     ("command", "message"),
     [
         (["predict", "MODEL", "DATA", "--margin"], "--nbest 2"),
-        (["report", "MODEL"], "evaluate and hingeline explain"),
         (["train", "DATA", "--task", "segments", "--model", "NEW", "--keep-state"], "updated"),
         (["train", "DATA", "--task", "segments", "--model", "NEW", "--loss", "zero_one"], "loss"),
         (["train", "DATA", "--task", "segments", "--model", "NEW", "--scheme", "IOBES"], "I-LOC"),
