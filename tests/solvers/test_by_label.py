@@ -201,5 +201,6 @@ def test_a_large_C_is_approached_in_stages(monkeypatch):
     assert swept[:3] == [1, 0, 0]
     monkeypatch.setattr("hingeline.solvers.by_label.STAGE_FACTOR", np.inf)
     plain = fit(X, Y, C=10.0, tol=1e-2)
-    assert staged.converged_ and plain.converged_
+    assert staged.converged_
+    assert plain.converged_
     assert 2 * staged.n_iter_ <= plain.n_iter_

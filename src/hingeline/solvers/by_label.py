@@ -9,10 +9,10 @@ Without pairs the structured hinge is a sum over labels, and so are primal and d
 Every label is solved by itself, in threads: dual coordinate descent with shrinking (C.-J. Hsieh et
 al., *A dual coordinate descent method for large-scale linear SVM*, 2008) and, where passes crawl
 and features are few, Newton steps (:mod:`hingeline.solvers.newton`). Primals are those of weights
-averaged over the passes of a sweep, a fifth to a quarter nearer to the optimum at large C. A large C
-is approached in stages, a sweep each: multipliers scaled up from a small C are a far better start
-than zero. The best primal and the best dual of each label add up to the certificate; passes go to the labels that hold
-most of the gap.
+averaged over the passes of a sweep, a fifth to a quarter nearer to the optimum at large C. It is
+approached in stages, a sweep each: multipliers scaled up from a smaller C are a far better start
+than zero. The best primal and the best dual of each label add up to the certificate; passes go to
+the labels that hold most of the gap.
 """
 
 from __future__ import annotations
