@@ -19,6 +19,7 @@ SCRIPTS = (
     "tables.py",
     "defaults.py",
     "scaling.py",
+    "dependencies.py",
     "lengths.py",
     "first_contact.py",
     "first_hour.py",

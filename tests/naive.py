@@ -259,3 +259,24 @@ def random_chains(
         X.append(x)
         Y.append(labels)
     return X, Y
+
+
+def all_trees(length: int, projective: bool) -> list[tuple[int, ...]]:
+    """Heads of all dependency trees of so many words with one word below the root."""
+
+    def is_tree(heads: tuple[int, ...]) -> bool:
+        above = [0, *heads]
+        reached = range(length + 1)
+        for _ in heads:
+            reached = [above[k] for k in reached]
+        return heads.count(0) == 1 and not any(reached)
+
+    def crosses(a: int, b: int, c: int, d: int) -> bool:
+        return a < c < b < d or c < a < d < b
+
+    def is_projective(heads: tuple[int, ...]) -> bool:
+        arcs = [(min(h, m), max(h, m)) for m, h in enumerate(heads, start=1)]
+        return not any(crosses(*one, *two) for one in arcs for two in arcs)
+
+    trees = filter(is_tree, itertools.product(range(length + 1), repeat=length))
+    return [heads for heads in trees if not projective or is_projective(heads)]

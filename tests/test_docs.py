@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
+import typer
+
+from hingeline.cli.app import app
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -69,16 +75,41 @@ def test_the_code_on_a_page_runs(page, blocks, tmp_path, monkeypatch):
         exec(compile(block, f"{page}.md, block {number}", "exec"), scope)
 
 
+def test_commands_on_the_pages_have_the_options_they_name():
+    """In blocks and in the text; their files are the reader's."""
+    group, seen = typer.main.get_command(app), 0
+    command = re.compile(r"(?:^(?:\$ )?|`)hingeline ([a-z][a-z-]* [^`\n]*)", re.MULTILINE)
+    for page in PAGES:
+        for line in command.findall(page.read_text(encoding="utf-8").replace("\\\n", " ")):
+            name, *words = shlex.split(re.split(r"\s+#|\s[|;&>]\s|…", line)[0])
+            found = group.get_command(None, name)
+            if found is None:
+                continue  # hingeline in a sentence
+            known = {"--help", *(o for p in found.params for o in (*p.opts, *p.secondary_opts))}
+            options = {word.partition("=")[0] for word in words if re.match("--?[A-Za-z]", word)}
+            assert options <= known, (page.name, line)
+            seen += 1
+    assert seen > 40
+
+
+MODULES = [path for path in (ROOT / "src").rglob("*.py") if ">>> " in path.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_the_examples_of_docstrings_give_what_they_show(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
 def test_every_public_name_has_a_place_in_the_reference():
     import hingeline
-    from hingeline import baselines, constraints, data, features, report
+    from hingeline import baselines, constraints, data, distributed, features, report
 
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     listed = {line.strip().rpartition(".")[2] for line in text.splitlines()}
-    inside = {"PUNCTUATION", "CheckReport", "Penalties", "SwitchEvaluator", "CompiledConstraints"}
-    inside |= {"FORMATS", "ConlluDocument", "FlatData", "LabelledSequences", "MultilabelData"}
-    inside |= {"Vocabulary", "Notes", "__version__"}
-    for module in (hingeline, baselines, constraints, data, features, report):
+    inside = {"PUNCTUATION", "FORMATS", "__version__"}  # constants
+    for module in (hingeline, baselines, constraints, data, distributed, features, report):
         assert set(module.__all__) - listed - inside == set(), module.__name__
 
 

@@ -421,6 +421,11 @@ def test_compiling_is_announced_once_and_only_where_it_happens(capsys, monkeypat
             made(1)
         made(np.float32(1))
         assert capsys.readouterr().err == ""
+        with announce_compiling(), announce_compiling(again=False):
+            made(np.int8(1))
+        with announce_compiling(again=False):
+            made(np.int16(1))
+        assert capsys.readouterr().err == said
 
 
 # Tuples of arrays -------------------------------------------------------------------------------

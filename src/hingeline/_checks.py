@@ -139,22 +139,26 @@ def as_callbacks(callbacks: Any) -> list[Any]:
 
 
 def check_loss(
-    loss: Any, default: str, n_labels: int, *, vector: bool, whole: str | None = None
+    loss: Any, default: str, labels: Any, *, vector: bool, whole: str | None = None
 ) -> Array:
     """``loss`` as a cost matrix (true label, predicted label).
 
     Accepts the structure's own word, a matrix in the order of ``classes_``, with ``vector`` also
     one cost per true label, and ``(scale, loss)`` for a multiple of any of these. The word
     ``whole``, if there is one, stands for the same cost everywhere, also where labels are right.
+    ``labels`` are listed, or counted where they have no names: then there is no taxonomy of them.
     """
+    n_labels = labels if isinstance(labels, int) else len(labels)
     plain: Array = 1.0 - np.eye(n_labels)
     if isinstance(loss, str):
         one_of("loss", loss, (default,) if whole is None else (default, whole))
         return plain if loss == default else np.ones((n_labels, n_labels))
     if isinstance(loss, tuple) and len(loss) == 2 and isinstance(loss[0], numbers.Real):
         positive("loss scale", loss[0])
-        part = check_loss(loss[1], default, n_labels, vector=vector, whole=whole)
+        part = check_loss(loss[1], default, labels, vector=vector, whole=whole)
         return float(loss[0]) * part
+    if hasattr(loss, "to_matrix") and not isinstance(labels, int):
+        loss = loss.to_matrix(labels)
     try:
         costs = np.asarray(loss, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -196,7 +200,7 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
 def weigh_costs(estimator: Any, labels: Array, whole: str | None = None) -> Array:
     """The cost matrix of Hamming loss and the like, rows times the weight of their class."""
     classes = list(estimator.classes_)
-    cost = check_loss(estimator.loss, "hamming", len(classes), vector=True, whole=whole)
+    cost = check_loss(estimator.loss, "hamming", classes, vector=True, whole=whole)
     return check_class_weight(estimator.class_weight, classes, labels)[:, None] * cost
 
 
@@ -232,6 +236,10 @@ def check_finite(values: Array, where: str) -> None:
 
 def as_csr(matrix: Any) -> sp.csr_matrix:
     """CSR with sorted, summed indices; the caller's matrix is left alone."""
+    if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.size and matrix.all():
+        n, d = matrix.shape  # no zeros to leave out, which takes scipy three times as long
+        columns = np.tile(np.arange(d, dtype=np.int32), n)
+        return sp.csr_matrix((matrix.flatten(), columns, np.arange(n + 1) * d), matrix.shape)
     matrix = sp.csr_matrix(matrix)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
@@ -264,6 +272,13 @@ def numeric_rows(x: Any, where: str) -> Any:
 def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
     """The same as CSR with sorted, summed indices."""
     return as_csr(numeric_rows(x, where))
+
+
+def refuse_text(X: Any) -> None:
+    """Refuse a list of texts where rows of numbers are wanted."""
+    if isinstance(X, (list, tuple)) and X and isinstance(X[0], str):
+        how = "turn texts into numbers first, such as TfidfVectorizer().fit_transform(X)"
+        raise TypeError(f"X[0] is {X[0]!r:.40}, but rows of numbers are expected: {how}.")
 
 
 def refuse_none(y: Any) -> None:

@@ -31,7 +31,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from functools import cache, partial
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
@@ -384,22 +383,34 @@ def listen_to_compiling(listener: Callable[[Path | None], None]) -> Iterator[Non
         _LISTENERS.remove(listener)
 
 
-def announce_compiling() -> AbstractContextManager[None]:
-    """Say so, once, when a kernel that is called in this context has to be compiled."""
-    said: list[bool] = []
+@contextlib.contextmanager
+def announce_compiling(again: bool = True) -> Iterator[None]:
+    """Say so, once, when a kernel that is called in this context has to be compiled.
 
-    def say(file: Path | None) -> None:
-        if said:
-            return
-        said.append(True)
-        where = "in every run: they are not kept on disk"
-        if file is not None:
-            where = "once; later runs find them on disk"
-        elif CACHE_FOLDER is not None:
-            where = "for this structure"
-        print(f"hingeline: compiling kernels ({where})…", file=sys.stderr, flush=True)
+    If not ``again``, say it only where nothing was said in this process before.
+    """
+    if _say_compiling in _LISTENERS:  # the context around this one says it
+        yield
+        return
+    if again:
+        _SAID.clear()
+    with listen_to_compiling(_say_compiling):
+        yield
 
-    return listen_to_compiling(say)
+
+_SAID: list[bool] = []
+
+
+def _say_compiling(file: Path | None) -> None:
+    if _SAID:
+        return
+    _SAID.append(True)
+    where = "in every run: they are not kept on disk"
+    if file is not None:
+        where = "once; later runs find them on disk"
+    elif CACHE_FOLDER is not None:
+        where = "for this structure"
+    print(f"hingeline: compiling kernels ({where})…", file=sys.stderr, flush=True)
 
 
 _OPTIONS = {"no_cfunc_wrapper": True, "pipeline_class": _compiler.Compiler}

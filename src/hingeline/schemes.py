@@ -329,7 +329,7 @@ def convert_scheme(labels: Sequence[Any], source: str, target: str) -> list[Any]
     _, _, first, stop = span_arrays(classes, codes, offsets, None)
     kinds = [tags[code][1] for code in codes[first].tolist()]
     found = list(zip(kinds, first.tolist(), stop.tolist(), strict=True))
-    written = _write(found, offsets.tolist(), target)
+    written = write_spans(found, offsets.tolist(), target)
     return [written[i:j] for i, j in pairwise(offsets.tolist())] if nested else written
 
 
@@ -363,7 +363,7 @@ def explain_invalid(labels: Sequence[Any], scheme: str) -> list[str]:
     return sentences
 
 
-def _write(found: list[Span], offsets: list[int], name: str) -> list[str]:
+def write_spans(found: list[Span], offsets: list[int], name: str) -> list[str]:
     """Labels of spans, which are in order and do not overlap; types may be empty."""
     labels = ["O"] * offsets[-1]
     cuts = set(offsets)

@@ -373,6 +373,9 @@ def test_commands_tell_of_work_that_takes_long(folder, monkeypatch):
     works = ["predicting and scoring", "predicting"]
     assert told[:2] == [(data.name, work) for work in works]
     assert [work for _, work in told[2:]][1:] == [works[0], "writing the page"]
+    told.clear()
+    done("convert", data, folder / "out.csv", "--to", "csv")
+    assert told == [(data.name, "converting")]
 
 
 def test_the_file_says_where_it_came_from(folder):

@@ -202,9 +202,11 @@ def test_the_command_refuses_what_it_cannot_show(models: Any, tmp_path: Path) ->
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium to look at it")
 def test_a_browser_shows_labels_and_no_script_of_the_text(server: Server, tmp_path: Path) -> None:
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    command += ["--enable-logging=stderr"]
     command += [f"--user-data-dir={tmp_path}", "--virtual-time-budget=8000"]
     address = f"{server.address}?text={quote(HOSTILE)}"
     done = subprocess.run([*command, address], capture_output=True, text=True, timeout=120)
     assert "<b>B-PER</b>" in done.stdout
     assert "&lt;" in done.stdout
     assert "<script>alert" not in done.stdout
+    assert "CONSOLE" not in done.stderr  # nothing is blocked or wrong

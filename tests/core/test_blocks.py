@@ -22,7 +22,7 @@ from hingeline.core.blocks import (
 )
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Workers
-from hingeline.solvers.enumerated import EnumeratedSDM
+from hingeline.solvers.enumerated import EnumeratedSDM, choose_worth
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.sdm import SDM
 from hingeline.structures import chain, multiclass
@@ -407,7 +407,13 @@ class RecordedSDM(Recorder, SDM):
 
 
 class RecordedEnumerated(Recorder, EnumeratedSDM):
-    pass
+    def pass_over(self, draws: Any, form: Any) -> None:
+        order = self.active.copy()
+        for row in draws:
+            count = choose_worth(self.active, self.gaps, self.options.skip, row, order)
+            for i in order[:count]:
+                self.move_in(np.array([i]), form)
+                self.iterates.append(self.w.copy())
 
 
 @pytest.mark.parametrize(("C", "slack", "rescale"), SETTINGS)

@@ -360,6 +360,8 @@ def test_encoding_in_a_fit_is_told(monkeypatch: Any) -> None:
     words = [["a", "b"], ["b", "a"]]
     ChainSSVM(tol=0.5).fit(words, words)
     assert told == ["encoding"]
+    ChainSSVM(tol=0.5).partial_fit(words, words).partial_fit(words, words)
+    assert told == ["encoding"] * 3
 
 
 # Determinism -----------------------------------------------------------------------------------

@@ -113,11 +113,15 @@ def test_bad_objects(text, message):
 
 def test_running_text():
     table = read_raw(
-        io.StringIO("Mr. O'Neil isn't at 3.50/kg, (state-of-the-art)...\n\nÜber 5 €!\n")
+        io.StringIO(
+            "Mr. O'Neil isn't at 3.50/kg, (state-of-the-art)...\n\nÜber 5 €!\n"
+            "St. P. Berg, Ph.D., of the U.S. and I. Then u.a.m\n"
+        )
     )
     assert [" ".join(words) for words in table.sentences("word")] == [
-        "Mr . O'Neil isn't at 3.50/kg , ( state-of-the-art ) ...",
+        "Mr. O'Neil isn't at 3.50/kg , ( state-of-the-art ) ...",
         "Über 5 € !",
+        "St. P. Berg , Ph.D . , of the U.S. and I . Then u.a.m",
     ]
 
 

@@ -61,6 +61,8 @@ def test_a_larger_C_is_not_tried_where_no_slack_is_left() -> None:
     X, y = rows(noise=0.05)
     model = MulticlassSSVM("auto", random_state=0).fit(10.0 * X, y)
     assert max(trial.C for trial in model.C_path_) == 1.0
+    assert len(model.C_path_) == 1  # without a loss nothing can be better
+    assert repr(model.C_path_).split()[:4] == ["C", "relative_gap", "held_out_loss", "1"]
 
 
 def test_same_bits_for_any_number_of_threads() -> None:

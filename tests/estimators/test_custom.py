@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba import njit
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM, Structure
+from hingeline.report.outcome import compare
+from hingeline.testing import check_structure
 
 # isort: split
+from marks import slow
 from reference import random_chains, random_multiclass
 
 L, D = 3, 4
@@ -217,3 +221,73 @@ def test_a_decode_that_forgets_the_loss(chains: Any, python_chain: Any) -> None:
         SSVM(Forgetful()).fit(*chains)
     Forgetful.exact = False
     assert np.isnan(SSVM(Forgetful(), max_iter=3).fit(*chains).duality_gap_)
+
+
+class Priced(Structure):
+    """Three classes; what a mistake costs is the last number of x."""
+
+    def joint_feature(self, x, y):
+        f = np.zeros((3, len(x) - 1))
+        f[y[0]] = x[:-1]
+        return f.ravel()
+
+    def loss(self, x, y_true, y):
+        return x[-1] * (y_true[0] != y[0])
+
+    def decode(self, x, w, y_true, loss_scale):
+        scores = w.reshape(3, -1) @ x[:-1]
+        if loss_scale:
+            scores = scores + loss_scale * x[-1] * (np.arange(3) != y_true[0])
+        return np.array([np.argmax(scores)])
+
+
+@njit
+def _priced_feature(x, y):
+    f = np.zeros(3 * (len(x) - 1))
+    for k in range(len(x) - 1):
+        f[y[0] * (len(x) - 1) + k] = x[k]
+    return f
+
+
+@njit
+def _priced_loss(x, y_true, y):
+    return x[-1] if y_true[0] != y[0] else 0.0
+
+
+@njit
+def _priced_decode(x, w, y_true, loss_scale):
+    best, found = -np.inf, np.zeros(1, dtype=np.int32)
+    for a in range(3):
+        score = 0.0 if loss_scale == 0.0 or y_true[0] == a else loss_scale * x[-1]
+        for k in range(len(x) - 1):
+            score += w[a * (len(x) - 1) + k] * x[k]
+        if score > best:
+            best, found[0] = score, a
+    return found
+
+
+class CompiledPriced(Structure):
+    joint_feature = staticmethod(_priced_feature)
+    loss = staticmethod(_priced_loss)
+    decode = staticmethod(_priced_decode)
+
+
+@pytest.mark.parametrize("kind", [Priced, slow(CompiledPriced)])
+def test_a_loss_may_depend_on_the_input(labelled: Any, kind: Any) -> None:
+    X, y = labelled
+    costs = np.random.default_rng(1).uniform(0.2, 3.0, len(X))
+    X = [np.append(x, cost) for x, cost in zip(X, costs, strict=True)]
+    check_structure(kind(), X[:5], y[:5], outputs=lambda x: range(3))
+    model = SSVM(kind(), 0.3, tol=1e-4, random_state=0).fit(X, y)
+    assert 0.0 <= model.duality_gap_ <= 1e-4 * model.primal_objective_
+    W = model.weights_.reshape(3, -1)
+    slacks = [
+        max(cost * (a != true) + (W[a] - W[true]) @ x[:-1] for a in range(3))
+        for x, true, cost in zip(X, y, costs, strict=True)
+    ]
+    primal = 0.5 * (W**2).sum() + 0.3 * sum(slacks)
+    assert model.primal_objective_ == pytest.approx(primal, rel=1e-9)
+    found = [int(label[0]) for label in model.predict(X)]
+    assert model.score(X, y) == pytest.approx(-np.mean(costs * (np.array(found) != y)))
+    with pytest.raises(ValueError, match="depends on x, which a report does not have"):
+        compare(model, None, y, y, None)

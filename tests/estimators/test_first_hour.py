@@ -13,6 +13,8 @@ from hingeline.core.results import History, Rows
 from hingeline.data import load_notes
 from hingeline.evaluation.inspection import TransitionWeight, top_features, transition_table
 from hingeline.evaluation.metrics import evaluate
+from hingeline.features import DictEncoder
+from hingeline.report import plot_curve
 
 NOTES = load_notes(60, 20)
 
@@ -39,6 +41,7 @@ def test_a_curve_shows_itself(tagger: Any, tmp_path: Any) -> None:
         assert "restricted" not in head  # nothing is known of it
         assert rows[-1].split()[4] == f"{tagger.history_[-1].dual:.6g}"
         assert curve._repr_html_().startswith("<table><tr><th>time<th>passes")
+    assert len(plot_curve(tagger).axes) == 2
     long = History(tagger.history_ * 100)
     assert len(repr(long).splitlines()) == 22
     assert repr(long).splitlines()[11].split()[0] == "…"
@@ -73,10 +76,16 @@ def test_every_estimator_can_be_looked_at(kind: Any, tmp_path: Any) -> None:
         y = rng.integers(0, 2, size=(24, 2))
     model = kind().fit(X, y)
     model.save(tmp_path / "m.hinge")
+
+    def is_property(name: str) -> bool:
+        return isinstance(getattr(kind, name, None), property)
+
     for shown in (kind(), model, load(tmp_path / "m.hinge")):
         names = [name for name in dir(shown) if not name.startswith("_")]
         missing = [name for name in names if not hasattr(shown, name)]
         assert shown is not model or not missing
+        untold = [n for n in names if n[-1] == "_" and n not in kind.__doc__ and not is_property(n)]
+        assert untold == [], "the reference lists attributes from the docstring"
         assert kind.__name__ in shown._repr_html_()
 
 
@@ -101,6 +110,9 @@ def test_frames_and_columns_of_frames(tagger: Any) -> None:
         ChainSSVM().fit(frame, frame.tag)
     with pytest.raises(TypeError, match="X is a frame"):
         tagger.predict(frame)
+    for tokens in (frame.word, pd.Series([{"w": 1}] * 3)):
+        with pytest.raises(TypeError, match=r"cut the column, such as frame.groupby\("):
+            ChainSSVM().fit(tokens, frame.tag)
     X, y = pd.Series(NOTES.X_train, index=range(5, 65)), pd.Series(NOTES.y_train)
     np.testing.assert_array_equal(ChainSSVM(random_state=0).fit(X, y).weights_, tagger.weights_)
 
@@ -140,6 +152,8 @@ WORDS, TAGS = [["the", "cat"], ["a", "dog"]], [["D", "N"], ["D", "N"]]
         (WORDS, [2, 2], r"y\[0\] is 2, expected a list of 2 labels"),
         (WORDS, ["D", "N", "D", "N"], "2 sequences and y has 4 labels, one for each token: cut y"),
         ([WORDS], [TAGS], r"y\[i\]\[t\] that of token t"),
+        ([["the", ("cat", "N")]], TAGS[:1], "lists of different depth: give every token"),
+        (iter(WORDS), TAGS, r"got list_iterator: pass list\(X\)"),
     ],
 )
 def test_the_most_likely_mistakes(X: Any, y: Any, message: str) -> None:
@@ -151,6 +165,21 @@ def test_the_most_likely_mistakes(X: Any, y: Any, message: str) -> None:
 def test_mistakes_at_prediction(tagger: Any, X: Any) -> None:
     with pytest.raises(TypeError, match=r"one string|one token"):
         tagger.predict(X)
+
+
+def test_words_for_a_model_of_features(tmp_path: Any) -> None:
+    dicts = [[{"w": word} for word in words] for words in WORDS]
+    ChainSSVM(tol=0.1).fit(dicts, TAGS).save(tmp_path / "m.hinge")
+    with pytest.raises(TypeError, match=r"X\[0\]\[0\] is 'the', a word, but the model was"):
+        load(tmp_path / "m.hinge").predict(WORDS)
+    named = ChainSSVM(tol=0.1, features=DictEncoder()).fit(WORDS, TAGS)
+    assert [*map(list, named.predict(WORDS))] == TAGS  # one feature each, as was asked for
+
+
+@pytest.mark.parametrize("kind", [MulticlassSSVM, MultilabelSSVM])
+def test_texts_are_no_numbers(kind: Any) -> None:
+    with pytest.raises(TypeError, match=r"X\[0\] is 'a text', .*TfidfVectorizer"):
+        kind().fit(["a text", "another"], [[0, 1], [1, 0]])
 
 
 def test_label_sets_are_no_indicators() -> None:

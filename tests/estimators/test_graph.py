@@ -308,6 +308,28 @@ def test_node_types_have_their_own_weights() -> None:
         model.predict([Graph(np.ones((1, D)), node_types=[2])])
 
 
+def test_pictures_are_graphs_of_pixels_or_regions() -> None:
+    image = np.arange(12.0).reshape(2, 3, 2)
+    pixels = Graph.from_image(image)
+    np.testing.assert_array_equal(pixels.node_features, image.reshape(6, 2))
+    across, down = [(0, 1), (1, 2), (3, 4), (4, 5)], [(0, 3), (1, 4), (2, 5)]
+    assert [*map(tuple, pixels.edges.tolist())] == across + down
+    assert pixels.edge_types.tolist() == [0] * 4 + [1] * 3
+    regions = np.array([[0, 0, 2], [1, 1, 2]])
+    joined = Graph.from_image(image[:, :, 0], regions)
+    values = image[:, :, 0]
+    expected = [[values[regions == r].mean()] for r in range(3)]
+    np.testing.assert_allclose(joined.node_features, expected)
+    assert joined.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert joined.node_weights.tolist() == [2, 2, 2]
+    assert Graph.from_image([[1.0]]).n_edges == 0
+    for wrong in (regions + 1, regions * 2, regions[:1], regions * 1.0):
+        with pytest.raises(ValueError, match="regions must hold an integer for each of 2 × 3"):
+            Graph.from_image(image, wrong)
+    with pytest.raises(ValueError, match=r"image has shape \(3,\), expected"):
+        Graph.from_image([1.0, 2.0, 3.0])
+
+
 def test_void_nodes_count_for_nothing() -> None:
     X, Y = data(tuple(TRIANGLE), edge_features=2, triple=True)
     labels = [["a", "b", "c"][k] for k in range(K)]

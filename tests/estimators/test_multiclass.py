@@ -19,6 +19,10 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hingeline import MulticlassSSVM
+from hingeline._checks import as_csr
+from hingeline.core.formulations import make_formulation
+from hingeline.core.primitives import Workers
+from hingeline.solvers.enumerated import EnumeratedSDM
 
 # isort: split
 from reference import random_multiclass
@@ -295,3 +299,44 @@ def test_wide_tables_of_classes() -> None:
     fsmo = fit(X, y, tol=1e-5, solver="fsmo", max_iter=10**4)
     assert sdm.primal_objective_ == pytest.approx(fsmo.primal_objective_, rel=1e-5)
     assert sdm.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_dense_input_as_scipy_would_have_it(zeros):
+    """Tables without zeros take a way of their own, which must leave the caller's array alone."""
+    X = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    X[2, 1] = 0.0 if zeros else 1.0
+    for given in (X, X[::2], np.asfortranarray(X)):
+        found, wanted = as_csr(given), sp.csr_matrix(given)
+        for name in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+            assert getattr(found, name).dtype == getattr(wanted, name).dtype
+        assert not np.shares_memory(found.data, given)
+    assert as_csr(np.zeros((0, 3))).shape == (0, 3)
+
+
+def test_labels_that_are_no_classes():
+    X = np.arange(1.0, 7.0).reshape(6, 1)
+    with pytest.raises(ValueError, match="continuous"):
+        MulticlassSSVM().fit(X, np.linspace(0.0, 1.0, 6))
+
+
+def test_stages_are_left_where_visits_crawl():
+    """Columns of other scales: stages of C would only put Newton steps off."""
+    rng = np.random.default_rng(0)
+    y = np.arange(1500) % 5
+    X = rng.normal(size=(5, 12))[y] + 2.0 * rng.normal(size=(1500, 12))
+    stages = {}
+    for name, scales in (("even", np.ones(12)), ("uneven", 10.0 ** np.linspace(-1.0, 2.0, 12))):
+        model = MulticlassSSVM(C=0.1, tol=0.3, random_state=0)
+        rows = as_csr(X * scales)
+        model.classes_ = np.unique(y)
+        problem = model._make(rows, None, y.astype(np.int32))
+        form = make_formulation(0.1, "max", "margin", np.ones(len(y)))
+        with Workers(1, 1) as workers:
+            solver = EnumeratedSDM(model._compile(problem), form, workers, 0)
+            assert 1 <= len(solver.stages) <= 3
+            solver.sweep()
+            stages[name] = len(solver.stages)
+    assert stages["even"] > 0
+    assert stages["uneven"] == 0

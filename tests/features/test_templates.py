@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import warnings
 from collections import Counter
 from typing import Any
 
@@ -260,6 +261,16 @@ def test_the_hash_is_the_one_that_is_stated() -> None:
     first = m(m(start ^ b("\0_B-1")) ^ b("He"))
     second = m(m(start ^ b("He")) ^ b("ran"))
     assert indices == [first % 2**20, second % 2**20]
+
+
+def test_a_column_of_something_else_is_told() -> None:
+    known = TokenTemplates(["word[0]", "col1[0]"]).fit([[("the", "D"), ("cat", "N")]])
+    other = [[("the", "O")] * 20]
+    with pytest.warns(UserWarning, match="column 'col1' holds no value .* but 'O'"):
+        known.transform(other)
+    with warnings.catch_warnings(action="error"):
+        known.transform([[("the", "O")] * 19])  # too few to tell
+        known.transform([[*other[0], ("dog", "N")]])
 
 
 def test_scikit_learn_manners() -> None:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from hingeline import ChainSSVM
 from hingeline.core.results import HistoryRow
 from hingeline.report import figures
 from hingeline.report.figures import (
@@ -133,6 +134,8 @@ def test_bad_paths_are_named(history, tmp_path):
 def test_empty_history():
     with pytest.raises(ValueError, match="fitted"):
         plot_curve([])
+    with pytest.raises(ValueError, match="no history: pass an estimator that has been fitted"):
+        plot_curve(ChainSSVM())
 
 
 def test_without_matplotlib(history, monkeypatch):

@@ -177,3 +177,30 @@ def test_it_costs_no_more_than_linear_svc():
     assert spent <= 1.5 * (time.process_time() - began)
     assert model.dual_objective_ <= primal
     assert model.primal_objective_ <= 1.01 * primal
+
+
+def test_a_large_C_is_approached_in_stages(monkeypatch):
+    """Multipliers scaled up are feasible, make up the weights, and save two passes of three."""
+    rng = np.random.default_rng(0)
+    X = sp.random(1500, 200, 0.05, format="csr", random_state=0, data_rvs=np.ones)
+    Y = (X @ rng.normal(size=(200, 4)) + 4.0 * rng.normal(size=(1500, 4)) > 1.0).astype(int)
+    swept = []
+
+    def check(state):
+        solver = solvers[-1]
+        table = X.T @ (solver.alpha * solver.sign).T
+        np.testing.assert_allclose(solver.u[:, :200], table.T, rtol=0, atol=1e-9)
+        assert (solver.alpha >= 0.0).all()
+        assert (solver.alpha <= solver.form.cap).all()
+        swept.append(len(solver.stages))
+
+    solvers = []
+    begin = ByLabel._begin
+    monkeypatch.setattr(ByLabel, "_begin", lambda self, s: (solvers.append(self), begin(self, s)))
+    staged = fit(X, Y, C=10.0, tol=1e-2, callbacks=check)
+    assert swept[:3] == [1, 0, 0]
+    monkeypatch.setattr("hingeline.solvers.by_label.STAGE_FACTOR", np.inf)
+    plain = fit(X, Y, C=10.0, tol=1e-2)
+    assert staged.converged_
+    assert plain.converged_
+    assert 2 * staged.n_iter_ <= plain.n_iter_

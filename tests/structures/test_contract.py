@@ -34,12 +34,14 @@ from hingeline.core.primitives import (
 )
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.solvers.sdm import SDM
-from hingeline.structures import chain, custom, graph, graph_blocks, multiclass
+from hingeline.structures import chain, custom, dependency, graph, graph_blocks, multiclass, segment
 from hingeline.testing import check_structure
 
 # isort: split
 from marks import slow
+from naive import all_trees
 from reference import EnumeratedProblem, primal, solve
+from segmentations import list_segmentations
 
 N_LABELS = 3
 C = 0.7
@@ -96,6 +98,81 @@ def make_graph(edges: list[tuple[int, int]]) -> Compiled:
     )
 
 
+def make_segments(by_span: bool, boundary: bool = True, cache_mb: float = 512.0) -> Compiled:
+    """Label 1 is outside, the others have two and three tokens at most; some have features."""
+    rng = np.random.default_rng(7)
+    lengths, bits, max_length = np.array([4, 1, 2, 5]), 2, np.array([2, 1, 3])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    rows = make_rows(offsets[-1], 3, 1)
+    known = [list_segmentations(n, max_length, bits) for n in lengths]
+    own = [
+        (end, length, feature)
+        for n, lo in zip(lengths, offsets, strict=False)
+        for end in range(n)
+        for length in range(1, min(end + 1, 3) + 1)
+        for feature in np.flatnonzero(rng.random(4) < 0.3)
+        for end in [lo + end]
+    ]
+    ends, sizes, features = np.array(own).T
+    problem = segment.make_problem(
+        rows.indptr,
+        rows.indices,
+        rows.data,
+        offsets,
+        np.concatenate([ys[rng.integers(len(ys))] for ys in known]),
+        3,
+        max_length,
+        bits,
+        segments=(np.searchsorted(ends, np.arange(offsets[-1] + 1)), sizes, features),
+        n_segment_features=4,
+        weight=np.array([1.0, 0.5, 2.0]),
+        outside=1,
+        by_span=by_span,
+        boundary=boundary,
+        cache_mb=cache_mb,
+    )
+    return segment.compile_problem(problem)
+
+
+def make_dependencies(projective: bool) -> Compiled:
+    """Sentences of 3, 1, 2 and 3 words, two labels; tables so small that features collide."""
+    rng = np.random.default_rng(7)
+    offsets = np.array([0, 3, 4, 6, 9])
+    problem = dependency.DependencyProblem(
+        *(rng.integers(2**32, size=(10, 6), dtype=np.uint32) for _ in range(2)),
+        tags=rng.integers(-1, 3, size=10),
+        tag_codes=rng.integers(2**32, size=3, dtype=np.uint32),
+        offsets=offsets,
+        labels=np.zeros(9, dtype=np.int32),
+        barred=np.zeros((2, 4)),
+        n_arc=3,
+        n_pair=1,
+        arc_shift=27,
+        label_shift=28,
+        n_labels=2,
+        stride=4,
+        projective=int(projective),
+        labelled=1,
+    )
+    compiled = dependency.compile_problem(problem)
+    outputs = [list_outputs(compiled, i) for i in range(4)]
+    for i, known in enumerate(outputs):
+        problem.labels[offsets[i] : offsets[i + 1]] = known[rng.integers(len(known))]
+    return compiled
+
+
+def list_outputs(compiled: Compiled, i: int) -> Any:
+    """All outputs of an example: sequences over three labels, segmentations, or trees with two."""
+    length, problem = int(compiled.lengths[i]), compiled.problem
+    if isinstance(problem, segment.SegmentProblem):
+        return list_segmentations(length, problem.max_length, problem.bits)
+    if not isinstance(problem, dependency.DependencyProblem):
+        return np.array([*itertools.product(range(N_LABELS), repeat=length)], dtype=np.int32)
+    heads = np.array(all_trees(length, bool(problem.projective)))
+    labels = np.array([*itertools.product(range(2), repeat=length)])
+    return (2 * heads[:, None] + labels).reshape(-1, length).astype(np.int32)
+
+
 def make_own(structure: Any) -> Compiled:
     rng = np.random.default_rng(5)
     X = [rng.normal(size=(length, 2)) for length in (3, 1, 2, 3)]
@@ -110,8 +187,12 @@ CASES = {
     "chain without boundary": lambda request: make_chain(False),
     "chain of many labels": lambda request: make_chain(True, chain.ChainProblem),
     "chain, zero-one loss": lambda request: make_chain(True, chain.ZeroOneChain, 1.0),
+    "dependencies": lambda request: make_dependencies(False),
+    "dependencies, projective": lambda request: make_dependencies(True),
     "tree": lambda request: make_graph([(0, 1), (1, 2), (1, 3)]),
     "loop": lambda request: make_graph([(0, 1), (1, 2), (2, 3), (0, 3)]),
+    "segments, tokens wrong": lambda request: make_segments(False),
+    "segments, spans wrong": lambda request: make_segments(True, boundary=False, cache_mb=0.0),
     "own, compiled": lambda request: make_own(request.getfixturevalue("compiled_chain")()),
     "own, in Python": lambda request: make_own(request.getfixturevalue("python_chain")()),
 }
@@ -179,7 +260,7 @@ class Example(NamedTuple):
 
 def see(compiled: Compiled, i: int, w: Any) -> Example:
     length = int(compiled.lengths[i])
-    outputs = np.array(list(itertools.product(range(N_LABELS), repeat=length)), dtype=np.int32)
+    outputs = list_outputs(compiled, i)
     features = np.zeros((len(outputs), compiled.n_weights))
     numbers, together = np.zeros((3, len(outputs))), np.zeros(len(outputs))
     y_true, sums = np.zeros(length, dtype=np.int32), np.zeros(compiled.n_weights)

@@ -7,6 +7,7 @@ The group turns ValueError (one sentence about the user's input) and Ctrl-C into
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -29,7 +30,7 @@ COMMANDS = (
 _PANELS = {
     "The file": "format task columns use label",
     "Features": "template min_count hash_bits scale",
-    "What is learnt": "C grid nu slack loss rescale violators scheme edges",
+    "What is learnt": "C grid nu slack loss rescale violators scheme edges projective",
     "When training ends": "tol max_iter max_time dev patience cv cv_output",
     "How training runs": "solver checkpoint checkpoint_every resume workers blocks n_jobs seed",
     "The model file": "keep_state dtype sparse",
@@ -122,6 +123,7 @@ def main() -> None:
 
     To take the interpreter down with all compiled kernels in it takes a third of a second.
     """
+    warnings.showwarning = lambda message, *place: typer.echo(f"hingeline: {message}", err=True)
     try:
         app(prog_name="hingeline")
         code = 0

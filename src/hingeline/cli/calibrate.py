@@ -27,7 +27,8 @@ def calibrate(
     estimator = hingeline.load(old)
     if not hasattr(estimator, "predict_max_marginals"):
         what = f"{old} holds a {type(estimator).__name__}, and probabilities are for sequences"
-        raise ValueError(f"{what} (ChainSSVM): use its decision_function in Python.")
+        own = "predict_margin" if hasattr(estimator, "predict_margin") else "decision_function"
+        raise ValueError(f"{what} (ChainSSVM): use its {own} in Python.")
     threads = estimator.n_jobs
     estimator.set_params(n_jobs=n_jobs)
     reporter = Reporter(data, None)

@@ -34,6 +34,7 @@ def convert(
     formats: Annotated[bool, Option("--formats", help="List the formats.")] = False,
 ) -> None:
     """Convert between CoNLL, CoNLL-U, CRFsuite, SVM^hmm, SVMlight, ARFF and others."""
+    from hingeline.core.loop import Reporter
     from hingeline.data.formats import FORMATS
     from hingeline.data.formats import convert as convert_file
     from hingeline.data.labelled import column_of
@@ -57,8 +58,9 @@ def convert(
         else:
             check_target("--vocabulary", vocabulary)
     chosen = None if columns is None else [column_of(c) for c in split_names(columns) or ()]
-    used = convert_file(
-        files.open_once(source), target, to, format=format, columns=chosen, vocabulary=known
-    )
+    with Reporter(source, 0 if target == "-" else None).during("converting"):
+        used = convert_file(
+            files.open_once(source), target, to, format=format, columns=chosen, vocabulary=known
+        )
     if vocabulary is not None and known is None and used is not None:
         write_vocabulary(vocabulary, used)

@@ -31,7 +31,7 @@ def demo(
     import numpy as np
 
     from hingeline import ChainSSVM, MulticlassSSVM
-    from hingeline.cli.progress import FitProgress, outcome_of, percent
+    from hingeline.cli.progress import FitProgress, bound_text, outcome_of
     from hingeline.core.results import align
     from hingeline.data.builtin import load_digit_dates
     from hingeline.report.figures import check_picture_path, plot_curve
@@ -68,7 +68,7 @@ def demo(
     ):
         right = labels == np.array(data.y_test)
         shares = (f"{100 * part.mean():.1f} %" for part in (right, right.all(axis=1)))
-        gap = percent(outcome_of(model)["relative_gap"])
+        gap = bound_text(outcome_of(model)["relative_gap"])
         gap += "" if model.converged_ else " (not converged)"
         table.append([name, *shares, f"{spent:.1f} s", str(model.n_iter_), gap])
     typer.echo(f"{align(table)}\n{said}")

@@ -36,7 +36,8 @@ def evaluate(
     """Compare predicted with true labels: accuracy, and spans as conlleval and seqeval count them.
 
     With --constraints, labels are predicted under them and their violations are counted. Sets of
-    labels are judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy.
+    labels are judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy,
+    dependencies by UAS and LAS, as in the CoNLL 2018 evaluation and without punctuation.
 
     Several files ('part-*.conll') are judged as one. With --workers, each is predicted in one of so
     many processes, or on a Dask cluster.
@@ -51,7 +52,7 @@ def evaluate(
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
-    files.check_options(given(context), layout.format)
+    files.check_options(given(context), layout.format, layout.task)
     names = [name for pattern in data for name in expand(pattern)]
     title = data[0] if len(data) == 1 else f"{len(names)} files"
     reporter = Reporter(title, None)
@@ -69,7 +70,10 @@ def evaluate(
             known = constraints_for(estimator, samples, constraints, _shares(estimator, samples.y))
             with blame(title):
                 found = [(samples.y, predict_under(estimator, samples, known))]
-        true, predicted = (_join(parts) for parts in zip(*found, strict=True))
+        true, predicted, *words = (_join(parts) for parts in zip(*found, strict=True))
+        if layout.task == "dependencies":
+            _print_trees(true, predicted, words[0], labels, as_json)
+            return
         if layout.format in files.SETS:
             _print_sets(layout, true, predicted, labels, as_json)
             return
@@ -108,13 +112,17 @@ def _read(estimator: Any, model: Path, format: str, name: str) -> files.Samples:
     return files.require_labels(files.read_for(estimator, model, name, format), name)
 
 
-def _label(estimator: Any, model: Path, format: str, name: str) -> tuple[Any, Any]:
-    """True and predicted labels of a file."""
+def _label(estimator: Any, model: Path, format: str, name: str) -> tuple[Any, ...]:
+    """True and predicted labels of a file; of dependencies also which words are no punctuation."""
     samples = _read(estimator, model, format, name)
     with blame(name):
         if samples.layout.format in files.SETS:
             return samples.y, files.predict_sets(estimator, samples.X)
-        return samples.y, estimator.predict(samples.X)
+        predicted = estimator.predict(samples.X)
+        if samples.layout.task != "dependencies":
+            return samples.y, predicted
+        tags = samples.source.table.sentences("upos")
+        return samples.y, predicted, [[tag != "PUNCT" for tag in part] for part in tags]
 
 
 def _join(parts: Sequence[Any]) -> Any:
@@ -144,6 +152,30 @@ def _shares(estimator: Any, otherwise: Any) -> Any:
         return [[label] * int(count) for label, count in counts.items()]
     except (AttributeError, TypeError, ValueError, OverflowError):
         return otherwise
+
+
+def _print_trees(true: Any, predicted: Any, words: Any, every: bool, as_json: bool) -> None:
+    """Attachment as the CoNLL 2018 evaluation counts it, and without punctuation."""
+    from hingeline.evaluation.metrics import align, attachment_scores
+
+    scores = {"all words": attachment_scores(true, predicted)}
+    if any(map(any, words)):
+        scores["without punctuation"] = attachment_scores(true, predicted, words)
+    names = {label for tree in true for _, label in tree} if every else ()
+    by_label = {
+        name: attachment_scores(true, predicted, [[a[1] == name for a in tree] for tree in true])
+        for name in sorted(names)
+    }
+    if as_json:
+        parts = {name: row._asdict() for name, row in scores.items()}
+        if every:
+            parts["by_label"] = {name: row._asdict() for name, row in by_label.items()}
+        typer.echo(json.dumps(parts))
+        return
+    header = ["", "UAS", "LAS", "LAS with subtypes", "words"]
+    for rows in (scores, by_label) if every else (scores,):
+        table = [[n, *(f"{100 * share:.2f}" for share in r[:3]), r[3]] for n, r in rows.items()]
+        typer.echo(("\n" if rows is by_label else "") + align([header, *table]))
 
 
 def _print_sets(layout: files.Layout, y: Any, predicted: Any, every: bool, as_json: bool) -> None:

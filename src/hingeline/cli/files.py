@@ -55,6 +55,14 @@ _OPTIONS = {
     "edges": SETS,
     "scale": (*ROWS, *SETS),
 }
+#: Options that other tasks have no use for.
+_LABELS_ONLY: dict[str, tuple[str, ...]] = {
+    "segments": ("margin", "probability", "constraints", "keep_state"),
+    "dependencies": (
+        *("margin", "probability", "constraints", "keep_state", "template", "min_count"),
+        *("hash_bits", "scheme", "strict", "bootstrap", "confusion"),
+    ),
+}
 #: Models of words that learn something else than labels.
 _TASK_OF = {"SegmentSSVM": "segments", "DependencySSVM": "dependencies"}
 _QUERY = re.compile(rb"\bqid:[0-9]+")
@@ -66,9 +74,12 @@ _ENDS: dict[str, Callable[[bytes, bytes], bool]] = {
 }
 
 
-def check_options(names: Iterable[str], format: str) -> None:
-    """Refuse options that files of a format have no use for."""
+def check_options(names: Iterable[str], format: str, task: str = "labels") -> None:
+    """Refuse options that files of a format, or a task, have no use for."""
     for name in names:
+        if name in _LABELS_ONLY.get(task, ()):
+            what = f"--{name.replace('_', '-')} is for labels, not for {task}"
+            raise ValueError(f"{what}: leave it out.")
         formats = _OPTIONS.get(name, (format,))
         if format not in formats:
             what = f"--{name.replace('_', '-')} is for {', '.join(formats)} files"
@@ -121,6 +132,11 @@ def predict_sets(model: Any, X: Any) -> Array:
     return np.asarray(model.predict(X)).reshape(X.shape[0], -1)
 
 
+def task_of(model: Any) -> str:
+    """What a model learns of words, one of TASKS; labels where it does not say."""
+    return _TASK_OF.get(type(model).__name__, "labels")
+
+
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
     if type(model).__name__ == "GraphSSVM":
@@ -134,7 +150,7 @@ def layout_of(model: Any, path: Path) -> Layout:
     with suppress(TypeError):
         layout = Layout(**found)
         whole = layout.kind != "multilabel" or len(layout.labels) == model.n_labels_
-        task = _TASK_OF.get(type(model).__name__, "labels")
+        task = task_of(model)
         if layout.makes_sense() and layout.kind in kinds and whole and layout.task == task:
             return layout
     what = f"{path} describes the files it was trained on in a way that makes no sense"
@@ -145,7 +161,7 @@ def _usual_layout(model: Any) -> Layout:
     """The layout of files for a model that was saved in Python, where nothing says what it is."""
     encoder = getattr(model, "encoder_", None)
     columns = list(getattr(encoder, "column_names_", []))
-    if (task := _TASK_OF.get(type(model).__name__, "labels")) == "dependencies":
+    if (task := task_of(model)) == "dependencies":
         return Layout("conllu", "tokens", columns, "deprel", task=task)
     if columns:
         return Layout("conll", "tokens", columns, free_name("label", columns), task=task)
@@ -263,7 +279,7 @@ def open_training(path: str, format: str, options: Iterable[str], task: str = "l
     found = find_format(detect_format(source) if format == "auto" else format)
     what = f"{path} holds {found.kind} ({found.name}), not sequences or rows: convert it first"
     require(found.name in (*SEQUENCES, *ROWS, *SETS), f"{what} (hingeline convert).")
-    check_options(options, found.name)
+    check_options(options, found.name, task)
     if task != "labels" and found.name not in TASKS[task]:
         what = f"--task {task} is for {', '.join(TASKS[task])} files"
         raise ValueError(f"{what}, and {path} is {found.name}.")

@@ -19,7 +19,7 @@ from hingeline.cli import files
 from hingeline.cli.app import blame, check_target, split_numbers
 from hingeline.cli.progress import FitProgress, outcome_of
 from hingeline.data.text import open_text
-from hingeline.evaluation.metrics import evaluate, multilabel_scores
+from hingeline.evaluation.metrics import attachment_scores, evaluate, multilabel_scores
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.files import ModelFileError, read_header
@@ -76,12 +76,7 @@ def make_encoder(
     format: str, task: str, template: Path | None, min_count: int | None, hash_bits: int | None
 ) -> TokenTemplates | DictEncoder | None:
     """What turns the tokens of a format into numbers; None where the file has numbers."""
-    if task == "dependencies":
-        given = template or min_count or hash_bits
-        what = "--template, --min-count and --hash-bits are for the features of words"
-        require(given is None, f"{what}, not of dependencies: leave them out.")
-        return None
-    if format not in files.NAMED:
+    if format not in files.NAMED or task == "dependencies":
         return None
     if format not in files.WORDS:
         return DictEncoder(min_count=min_count or 1)
@@ -161,7 +156,7 @@ class Fits:
             self.progress.say(f"went on after pass {kept.resumed_} of {kept.path}")
 
     def _score(self, estimator: Any, X: Any, y: Any) -> float:
-        """Span F1 where labels are span tags, F1 of sets, else the share of labels predicted."""
+        """Span F1 where labels are span tags, F1 of sets, LAS, else the share of right labels."""
         return _score_labels(self.kind, y, _predict(self.kind, estimator, X))
 
 
@@ -172,6 +167,8 @@ def _predict(kind: str, estimator: Any, X: Any) -> Any:
 def _score_labels(kind: str, y: Any, found: Any) -> float:
     if kind == "multilabel":
         return float(multilabel_scores(y, np.asarray(found)).example_f1)
+    if kind == "dependencies":
+        return attachment_scores(y, found).las
     if kind == "flat":
         return float(np.mean(np.asarray(y) == np.asarray(found)))
     scores = evaluate(y, found)

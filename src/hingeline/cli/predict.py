@@ -64,10 +64,13 @@ def predict(
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
-    files.check_options(given(context), layout.format)
+    files.check_options(given(context), layout.format, layout.task)
     if margin + probability + (nbest > 1) + (constraints is not None) > 1:
         which = "--margin, --probability, --nbest and --constraints"
         raise ValueError(f"{which} exclude each other: use one.")
+    lacks = not hasattr(estimator, "decision_function")
+    what = f"--margin is for labels of single tokens, not for {type(estimator).__name__}"
+    files.require(not (margin and lacks), f"{what}: use --nbest 2.")
     measure = "margin" if margin else "probability" if probability else ""
     sure = estimator
     if probability:
@@ -256,7 +259,7 @@ def _write_nbest(out: IO[str], samples: files.Samples, found: list[Any], before:
     for i, paths in enumerate(found):
         for rank, (labels, score) in enumerate(paths, start=1):
             out.write(f"# sequence {before + i + 1} rank {rank} score {score:.6f}\n")
-            tokens = words[i] if words is not None else [""] * len(labels)
-            for token, label in zip(tokens, labels.tolist(), strict=True):
-                out.write(f"{token}\t{label}\n" if token else f"{label}\n")
+            columns = [words[i]] if words is not None else []
+            columns += [column for (column,) in split_columns(samples.layout, [labels])]
+            out.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
             out.write("\n")

@@ -26,7 +26,7 @@ from hingeline.core.loop import Reporter
 from hingeline.core.results import relative
 from hingeline.estimators.base import positive_part
 from hingeline.modelfile.estimators import versions
-from hingeline.report.words import brief, count_of
+from hingeline.report.words import SPACE, brief, count_of, percent_at_most
 
 
 class FitProgress(Progress):
@@ -140,6 +140,11 @@ def percent(share: float) -> str:
     return f"{brief(100 * share, 2)} %"
 
 
+def bound_text(share: float) -> str:
+    """A bound in per cent, rounded up, as reports show it."""
+    return percent_at_most(share).replace(SPACE, " ")
+
+
 def finite(value: float) -> float | None:
     """JSON has neither NaN nor infinity."""
     return value if math.isfinite(value) else None
@@ -244,5 +249,5 @@ def _bound_text(result: dict[str, Any]) -> str:
 def _gap_text(gap: float | None, found: float | None) -> str:
     """The gap in words, saying where it is only that over the outputs found."""
     if found is not None:
-        return f"gap over the outputs found {percent(found)}"
-    return "" if gap is None else f"gap {percent(gap)}"
+        return f"gap over the outputs found {bound_text(found)}"
+    return "" if gap is None else f"gap {bound_text(gap)}"

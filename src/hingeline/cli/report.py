@@ -36,6 +36,9 @@ def report(
 
     reporter = Reporter(model.name, None)
     estimator = hingeline.load(model)
+    what = f"the report is not for a {type(estimator).__name__} yet"
+    told = files.task_of(estimator) == "labels"
+    files.require(told, f"{what}: use hingeline evaluate and hingeline explain.")
     estimator.set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
         estimator.stop_reason_ = (
@@ -61,6 +64,9 @@ def report(
                 what = "--bootstrap is for sequences and rows, not for sets of labels"
                 files.require(not bootstrap, f"{what}: leave it out.")
                 known["y_pred"] = files.predict_sets(estimator, samples.X)
+            elif samples.layout.task == "dependencies":
+                files.require(not bootstrap, "--bootstrap is not for dependencies: leave it out.")
+                known["y_pred"] = estimator.predict(samples.X)
             else:
                 known["y_pred"] = predicted = estimator.predict(samples.X)
                 result = judge(samples.layout, samples.y, predicted, bootstrap=bootstrap)
@@ -104,6 +110,8 @@ def _measure(model: Any, path: Path, samples: files.Samples) -> dict[str, Any]:
         sure = CalibratedChain.load(path)
         sure.model = model
         return {"probability": sure.predict_proba_tokens(samples.X)}
+    if samples.layout.task != "labels":
+        return {}
     scores = model.decision_function(samples.X)
     if samples.layout.kind in ("tokens", "sequences"):
         return {"margin": [own.max(axis=1) for own in scores]}

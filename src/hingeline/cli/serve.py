@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 #: Bytes of a request, labellings of a sentence, and contributions to a decision.
 _LARGEST, _N_BEST, _N_REASONS = 1_000_000, 4, 12
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+)
 _POLICY += "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
@@ -254,8 +256,9 @@ def serve(
 
     estimator = hingeline.load(model)
     layout = layout_of(estimator, model)
-    if layout.kind != "tokens":
-        raise ValueError(f"{model} does not label words: serve is for models trained on columns.")
+    if layout.kind != "tokens" or layout.task != "labels":
+        what = f"{model} does not label words one by one"
+        raise ValueError(f"{what}: serve is for models of columns with --task labels.")
     if output is not None and estimator.n_examples_ == 0:
         what = f"--output: {model} carries no training state to learn from corrections"
         raise ValueError(f"{what}: train it with --keep-state.")

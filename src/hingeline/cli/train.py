@@ -39,6 +39,9 @@ def train(
             show_default="the first",
         ),
     ] = None,
+    projective: Annotated[
+        str, Option(help="Dependencies do not cross: auto, yes, no or prediction.")
+    ] = "auto",
     rescale: Annotated[str, Option(help="What the loss rescales: margin or slack.")] = "margin",
     violators: Annotated[
         str | None,
@@ -139,7 +142,8 @@ def train(
     file = files.open_training(names[0], format, given(context), task)
     learner = files.learner_of(file.format, task)
     params |= {"rescale": rescale, "violators": fits.parse_number(violators, int)}
-    params |= {"scheme": scheme, "edges": edges or "full"}
+    params |= {"edges": edges or "full", **({} if scheme is None else {"scheme": scheme})}
+    params["projective"] = {"yes": True, "no": False}.get(projective, projective)
     known = learner().get_params(deep=False)
     for name in sorted((given(context).keys() & params.keys()) - known.keys()):
         what = f"--{name.replace('_', '-')} is not for --task {task}"
@@ -148,6 +152,8 @@ def train(
     scales = estimator.C != "scale" or known["C"] == "scale"
     require(scales, "--C: scale is for sequences; give a number, or auto.")
     estimator.check_parameters()
+    what = f"--keep-state is for models that can be updated, which a {learner.__name__} is not"
+    require(not keep_state or hasattr(estimator, "partial_fit"), f"{what}: leave it out.")
     if workers is not None:
         in_blocks.check_estimator(estimator)
     features = fits.make_encoder(file.format.name, task, template, min_count, hash_bits)

@@ -223,6 +223,7 @@ class Compiled:
     #: outputs fall apart at every position that is right (:mod:`.parts`)
     stretch: Callable[[Any, Array], Any] | None = None
     truths: Array | None = None  # then also: the true outputs one after the other, int32
+    breakable: bool = True  # and: an output that is made right at any one position is an output
     bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
 
     @property

@@ -272,6 +272,29 @@ class ConlluDocument:
         require(name in COLUMNS, f"there is no column {name!r}: there are {', '.join(COLUMNS)}.")
         return replace(self, table=self.table.with_column(name, values))
 
+    def trees(self) -> list[list[tuple[int, str]]]:
+        """(head, relation) of every word, sentence by sentence: what ``DependencySSVM`` learns."""
+        return read_heads(self.table)
+
+    def with_trees(self, trees: Any) -> Self:
+        """The same file with other trees, as ``DependencySSVM.predict`` gives them."""
+        heads = [[str(head) for head, _ in tree] for tree in trees]
+        found = self.with_column("head", heads)
+        return found.with_column("deprel", [[str(label) for _, label in tree] for tree in trees])
+
+
+def read_heads(table: TokenTable, label: str = "deprel") -> list[list[tuple[int, str]]]:
+    """(head, label) of every word, sentence by sentence; a head that is no number is refused."""
+    values = table.values[table.position("head")]
+    if not all(map(str.isdecimal, values)):
+        for i, heads in enumerate(table.sentences("head")):
+            for k, head in enumerate(heads):
+                what = f"the head of word {k + 1} of sentence {i + 1} is {shown(head)}"
+                require(head.isdecimal(), f"{what}; write the number of a word, or 0 for the root.")
+    numbers = map(int, table.column("head"))
+    words = list(zip(numbers, table.column(label).tolist(), strict=True))
+    return [words[lo:hi] for lo, hi in pairwise(table.offsets.tolist())]
+
 
 def read_conllu(source: File) -> ConlluDocument:
     r"""Read a CoNLL-U file, UTF-8, gzipped or not.

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import require
-from hingeline.data.conll import read_conllu
+from hingeline.data.conll import read_conllu, read_heads
 from hingeline.data.formats import FORMATS, Format, read_any
 from hingeline.data.text import TextSource, open_text
 from hingeline.features.tables import SparseSequences, TokenTable
@@ -204,17 +204,12 @@ def _read_tokens(
 
 def labels_of(path: str, table: TokenTable, layout: Layout) -> list[Any]:
     """The labels of every sentence; heads and their labels for dependencies."""
-    labels = table.sentences(layout.label)
     if layout.task != "dependencies":
-        return labels
-    for i, heads in enumerate(found := table.sentences("head")):
-        for k, head in enumerate(heads):
-            what = f"{path}: the head of word {k + 1} of sentence {i + 1} is {head!r}"
-            require(head.isdecimal(), f"{what}; write the number of a word, or 0 for the root.")
-    return [
-        [(int(head), label) for head, label in zip(*pair, strict=True)]
-        for pair in zip(found, labels, strict=True)
-    ]
+        return table.sentences(layout.label)
+    try:
+        return read_heads(table, layout.label)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def is_blank(table: TokenTable, label: str, format: str) -> bool:

@@ -13,7 +13,11 @@ from hingeline.features.tables import TokenTable
 #: Names of a column that says which sentence a token belongs to; letters only.
 SENTENCE_NAMES = ("sentence", "sentenceid", "sentenceno", "sentid", "sent")
 _LONGEST = 1000  # Tokens beyond which a table without any end of a sentence is a mistake.
-_TOKEN = re.compile(r"\w+(?:[-'’.,/]\w+)*|\.{3}|[^\w\s]")
+#: Titles and initials before a name and letters with points (U.S.) keep their points.
+_TOKEN = re.compile(
+    r"(?:Dra?|Mrs?|Ms|Prof|Rev|Sra?|St)\.(?=\s)|(?!I)[A-ZÀ-ÖØ-Þ]\.(?=\s+[A-ZÀ-ÖØ-Þ])"
+    r"|(?:[^\W\d_]\.){2,}(?!\w)|\w+(?:[-'’.,/]\w+)*|\.{3}|[^\w\s]"
+)
 
 
 def delimiter_of(header: str) -> str:
@@ -44,6 +48,7 @@ def read_csv(source: File) -> TokenTable:
 
     Examples
     --------
+    >>> import io
     >>> table = read_csv(io.StringIO("sentence,word,tag\n1,He,O\n1,ran,O\n2,Stop,O\n"))
     >>> table.sentences("word")
     [['He', 'ran'], ['Stop']]
@@ -132,6 +137,7 @@ def read_jsonl(source: File) -> TokenTable:
 
     Examples
     --------
+    >>> import io
     >>> table = read_jsonl(io.StringIO('{"tokens": ["He", "ran"], "tags": ["O", "O"]}\n'))
     >>> table.sentences("tags")
     [['O', 'O']]
@@ -172,8 +178,9 @@ def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
     if isinstance(tokens, list) and tokens and isinstance(tokens[0], dict):
         try:
             return _spacy_lists(found["text"], tokens, found.get("ents", []))
-        except (KeyError, TypeError) as error:
-            raise text.error(f"this is not what spaCy writes ({error!r}); use lists.") from None
+        except (KeyError, TypeError):
+            what = "this is not what spaCy writes (text, and tokens with start and end)"
+            raise text.error(f"{what}; use lists of words.") from None
     lists = {
         name: [str(item) for item in value]
         for name, value in found.items()
@@ -208,10 +215,16 @@ def write_jsonl(target: File, table: TokenTable) -> None:
 def read_raw(source: File) -> TokenTable:
     r"""Read running text: every line is a sentence, cut into words, numbers and signs.
 
+    The cutter is simple. It knows titles (``Dr.``), initials and letters with points (``U.S.``), no
+    other abbreviations.
+
     Examples
     --------
+    >>> import io
     >>> read_raw(io.StringIO("He didn't pay $3.50.\n")).sentences("word")
     [['He', "didn't", 'pay', '$', '3.50', '.']]
+    >>> read_raw(io.StringIO("Dr. J. Berg of S.A. left.\n")).sentences("word")
+    [['Dr.', 'J.', 'Berg', 'of', 'S.A.', 'left', '.']]
     """
     with open_text(source) as text:
         found = (_TOKEN.findall(line) for _, line in text.lines())

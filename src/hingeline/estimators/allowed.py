@@ -36,7 +36,7 @@ def choose_scheme(scheme: Any, classes: Array, labels: Array, offsets: Array) ->
         moves_of(classes, name)
     except ValueError as error:
         raise ValueError(f"scheme={scheme!r} does not suit the labels: {error}") from None
-    wrong = _first_invalid(name, classes, labels, offsets)
+    wrong = first_invalid(name, classes, labels, offsets)
     repair = f"hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"
     require(wrong is None, f"{wrong} Repair the labels with {repair}, or pass scheme=None.")
     return name
@@ -46,7 +46,7 @@ def keep_scheme(scheme: str | None, classes: Array, labels: Array, offsets: Arra
     """A scheme that was found, or None with a warning where labels break it."""
     if scheme is None:
         return None
-    wrong = _first_invalid(scheme, classes, labels, offsets)
+    wrong = first_invalid(scheme, classes, labels, offsets)
     if wrong is None:
         return scheme
     warn(
@@ -66,7 +66,7 @@ def keeps_to(valid: Valid, labels: Array, offsets: Array) -> Array:
     return fine
 
 
-def _first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -> str | None:
+def first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -> str | None:
     """A sentence on the first sequence that breaks the scheme."""
     fine = keeps_to(valid_moves(classes.tolist(), scheme), labels, offsets)
     if fine.all():

@@ -89,6 +89,14 @@ class BaseModel(BaseEstimator):
     primal_objective_, dual_objective_, duality_gap_ : float; the certificate; the gap is absolute
     n_iter_, converged_, stop_reason_, history_
         How the run went.
+    oracle_exact_ : bool; whether decoding finds the best output, whatever the weights are
+    oracle_bounds_ : bool
+        Whether it bounds the best value from above at least, so that the gap is a true bound.
+    restricted_objective_, restricted_gap_ : float
+        For ``slack="sum"`` over the outputs found, where primal and gap of the whole problem are
+        ``nan``; ``nan`` otherwise. The dual is a bound on the whole problem in any case.
+    n_features_in_ : int; features of a token, row or node, without the constant
+    metadata_ : dict; of a loaded model: what its file says of versions, data and columns
     """
 
     @property
@@ -143,7 +151,7 @@ class BaseModel(BaseEstimator):
     def _over(self, kernel: Any, problem: Any, *out: Any) -> None:
         """Let a kernel predict for all examples of a problem, in threads."""
         starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
-        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+        with announce_compiling(again=False), Workers(effective_n_jobs(self.n_jobs), 0) as workers:
             workers.over(np.arange(len(starts) - 1), kernel, problem, PART, self.weights_, *out)
 
     def _store(self, result: Result) -> None:
@@ -384,12 +392,6 @@ class BaseSSVM:
 
     Attributes
     ----------
-    oracle_exact_ : bool; whether decoding finds the best output, whatever the weights are
-    oracle_bounds_ : bool
-        Whether it bounds the best value from above at least, so that the gap is a true bound.
-    restricted_objective_, restricted_gap_ : float
-        For ``slack="sum"`` over the outputs found, where primal and gap of the whole problem are
-        ``nan``; ``nan`` otherwise. The dual is a bound on the whole problem in any case.
     C_ : float; the C of the fit; with ``slack="nu"`` the equivalent one
     C_path_ : list of CTrial
         With ``C="auto"``: the values tried, with the loss on held-out examples.

@@ -129,6 +129,8 @@ class ChainModel:
         """Tokens of new sequences as rows, and where sequences begin."""
         check_is_fitted(self, "weights_")
         encoder = getattr(self, "encoder_", None)
+        if getattr(self, "features", None) is None:
+            reading.refuse_words(encoder, X, lengths)
         matrix, offsets = reading.known_tokens(encoder, X, lengths)
         if encoder is not None and matrix.shape[1] > self.n_features_in_:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
@@ -303,11 +305,11 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         the published estimator, an integer the k best; both solve the problem restricted to the
         outputs found (``restricted_gap_``). ``"all"`` solves the whole problem, for short
         sequences: the violated outputs are listed.
-    loss : "hamming", "zero_one", array, or (scale, loss)
+    loss : "hamming", "zero_one", array, Taxonomy, or (scale, loss)
         Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
-        (true, predicted), in the order of ``classes_``. ``"zero_one"`` is 1 for every labelling
-        but the true one: (6) and (7) of the FSMO paper, exact for every rescaling and ``slack``
-        but ``"sum"``.
+        (true, predicted), in the order of ``classes_``, also of a :class:`hingeline.Taxonomy`.
+        ``"zero_one"`` is 1 for every labelling but the true one: (6) and (7) of the FSMO paper,
+        exact for every rescaling and ``slack`` but ``"sum"``.
     class_weight : dict or "balanced", optional
         Multiplies the loss of tokens whose true label it is.
 
@@ -399,11 +401,14 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         from hingeline.streaming.stream import add_classes, check_columns
 
         first = not stream
+        encoder = None if first else getattr(self, "encoder_", None)
         with stream.undo_on_error():
-            if first:
-                encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
-            else:
-                matrix, offsets = reading.more_tokens(getattr(self, "encoder_", None), X, lengths)
+            with Reporter(type(self).__name__, self.verbose).during("encoding"):
+                if first:
+                    encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
+                else:
+                    matrix, offsets = reading.more_tokens(encoder, X, lengths)
+            if not first:
                 check_columns(matrix.shape[1], self.n_features_in_, type(self).__name__)
             flat = reading.stack_labels(y, offsets, lengths)
             known = flat if classes is None else reading.plain_labels(classes)

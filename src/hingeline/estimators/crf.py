@@ -55,7 +55,7 @@ class ChainCRF(ChainModel, BaseModel):
     >>> [list(map(str, labels)) for labels in tagger.predict(X)]
     [['a', 'b', 'a'], ['a', 'b']]
     >>> tagger.predict_marginals(X)[1].round(2)
-    array([[0.95, 0.05],
+    array([[0.98, 0.02],
            [0.05, 0.95]])
     """
 

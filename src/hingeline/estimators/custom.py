@@ -111,7 +111,7 @@ class SSVM(BaseSSVM, BaseModel):
         """The problem, after a look at some examples whether decoding is what it says."""
         assert self.structure is not None
         if self.structure.exact:
-            _refuse_decoding_without_loss(custom.methods_of(self.structure), X, outputs, width)
+            _refuse_decoding_without_loss(self.structure, X, outputs, width)
         return custom.compile_problem(self.structure, X, outputs)
 
     @property
@@ -139,21 +139,23 @@ class SSVM(BaseSSVM, BaseModel):
     def score(self, X: Any, y: Any) -> float:
         """Minus the mean loss of the predictions."""
         check_is_fitted(self, "weights_")
-        methods = custom.methods_of(self.structure)  # type: ignore[arg-type]
         assert self.structure is not None
+        loss = custom.find_loss(self.structure)
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         losses = [
-            methods["loss"](self.structure.pack(truth), self._decode(x))
+            loss(x, self.structure.pack(truth), self._decode(x))
             for x, truth in zip(X, y, strict=True)
         ]
         return 0.0 - float(np.mean(losses))
 
 
-def _refuse_decoding_without_loss(methods: Any, X: Any, outputs: list[Array], size: int) -> None:
+def _refuse_decoding_without_loss(
+    structure: Structure, X: Any, outputs: list[Array], size: int
+) -> None:
     """Compare a few outputs at zero weights: ``decode`` must find one of the largest loss."""
-    rng, decode = np.random.default_rng(0), methods["decode"]
+    rng, decode = np.random.default_rng(0), custom.methods_of(structure)["decode"]
     for i, truth in enumerate(outputs[:3]):
-        loss = partial(methods["loss"], truth)
+        loss = partial(custom.find_loss(structure), X[i], truth)
         drawn = [decode(X[i], rng.normal(size=size), truth, 0.0) for _ in range(3)]
         largest, own = max(map(loss, drawn)), loss(decode(X[i], np.zeros(size), truth, 1.0))
         if own < largest * (1.0 - 1e-9):

@@ -95,6 +95,40 @@ class Graph:
         sets = ((name, _sets(v, f"factors[{name!r}]", n)) for name, v in factors.items())
         self._set("factors", dict(sets))
 
+    @classmethod
+    def from_image(cls, image: Any, regions: Any = None) -> Self:
+        """A picture as a graph, of pixels or of regions (superpixels), of which neighbours touch.
+
+        Parameters
+        ----------
+        image : array-like of shape (rows, columns) or (rows, columns, features)
+        regions : array-like of int, shape (rows, columns), optional
+            The region of each pixel, from 0 on. A region has the means of its pixels as features
+            and their number as weight. Without regions, pixels are nodes, row by row, and pairs to
+            the right are edges of type 0, pairs downwards of type 1.
+        """
+        pixels = np.asarray(image, dtype=np.float64)
+        what = f"image has shape {pixels.shape}"
+        checks.require(pixels.ndim in (2, 3), f"{what}, expected (rows, columns[, features]).")
+        shape = pixels.shape[:2]
+        pixels = pixels.reshape(shape[0] * shape[1], -1)
+        node = np.arange(len(pixels)).reshape(shape)
+        if regions is not None:
+            node = np.asarray(regions)
+            fine = node.shape == shape and node.dtype.kind in "iu" and node.min() == 0
+            fine = fine and np.bincount(node.ravel()).all()
+            how = f"an integer for each of {shape[0]} × {shape[1]} pixels, 0, 1, … without gaps"
+            checks.require(fine, f"regions must hold {how}.")
+        pairs = [(node[:, :-1], node[:, 1:]), (node[:-1], node[1:])]
+        right, down = (np.column_stack([a.ravel(), b.ravel()]) for a, b in pairs)
+        edges = np.concatenate([right, down])
+        if regions is None:
+            return cls(pixels, edges, edge_types=np.repeat([0, 1], [len(right), len(down)]))
+        sizes = np.bincount(node.ravel())
+        means = [np.bincount(node.ravel(), column) / sizes for column in pixels.T]
+        edges = np.unique(np.sort(edges, axis=1), axis=0)
+        return cls(np.column_stack(means), edges[edges[:, 0] < edges[:, 1]], node_weights=sizes)
+
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)  # frozen for everyone else
 
@@ -356,9 +390,10 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     C : float or "auto", default=0.1
         Weight of a graph's slack; ``float("inf")`` for a hard margin (exact inference only).
         ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
-    loss : "hamming", array, or (scale, loss)
+    loss : "hamming", array, Taxonomy, or (scale, loss)
         Summed over nodes, times ``Graph.node_weights``: wrong labels, one cost per true label, or
-        a cost matrix (true, predicted), in the order of ``classes_``.
+        a cost matrix (true, predicted), in the order of ``classes_``, also of a
+        :class:`hingeline.Taxonomy`.
     class_weight : dict or "balanced", optional; multiplies the loss of nodes whose true label it is
     void_label : label, optional
         Nodes with this label are unknown: training leaves them, their edges and factors out, and
@@ -373,6 +408,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         ``[label of the first node, label of the second]``; with edge features
         (features, labels, labels), with edge types one of these for each type.
     factor_coef_ : dict of ndarray; tables of ``Graph.factors`` by name, (labels, labels, …)
+    factor_orders_ : dict of int; how many nodes a factor of this name has
+    n_edge_features_, n_edge_types_, n_node_types_ : int; as the graphs of the fit had them
 
     Examples
     --------

@@ -39,8 +39,9 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     violators : "all", "argmax" or int, optional
         For ``slack="sum"``: all classes (default), or only those that decoding finds; see
         :class:`hingeline.ChainSSVM`.
-    loss : "zero_one", array of shape (classes, classes), or (scale, loss)
-        Cost of predicting the column's class for the row's, in the order of ``classes_``.
+    loss : "zero_one", array of shape (classes, classes), Taxonomy, or (scale, loss)
+        Cost of predicting the column's class for the row's, in the order of ``classes_``; of
+        classes in a tree, :class:`hingeline.Taxonomy`.
     class_weight : dict or "balanced", optional; multiplies the weight of the examples of a class
     fit_intercept : bool, default=True
         Append a constant feature. Its weight is regularised like any other.
@@ -84,9 +85,10 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
+        checks.refuse_text(X)
         checks.refuse_none(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
-        check_classification_targets(y)
+        self._check_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         text = f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
         checks.require(len(self.classes_) > 1, text)
@@ -129,7 +131,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         first = not stream
         with stream.undo_on_error():
             X, y = self._check_batch(X, y, first)
-            check_classification_targets(y)
+            self._check_targets(y)
             if first:
                 self.classes_ = np.unique(y if classes is None else classes)
             more = [] if classes is None else np.unique(classes).tolist()
@@ -143,6 +145,11 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
             rows = checks.as_csr(self._scaled(X, first))
             stream.learn((rows, None, table[numbers]), weights, passes, memory)
         return self
+
+    @staticmethod
+    def _check_targets(y: Array) -> None:
+        if y.dtype.kind not in "biuUS":  # integers and strings are classes, at any rate
+            check_classification_targets(y)
 
     def _check_batch(self, X: Any, y: Any, first: bool) -> tuple[Any, Any]:
         """Input as arrays; columns behind those known are taken in."""
@@ -172,7 +179,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     def _make(
         self, matrix: sp.csr_matrix, offsets: Array | None, labels: Array, stride: int | None = None
     ) -> multiclass.MulticlassProblem:
-        cost = checks.check_loss(self.loss, "zero_one", len(self.classes_), vector=False)
+        cost = checks.check_loss(self.loss, "zero_one", self.classes_.tolist(), vector=False)
         return multiclass.make_problem(
             matrix.indptr, matrix.indices, matrix.data, labels, matrix.shape[1], cost, stride
         )

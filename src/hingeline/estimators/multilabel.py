@@ -171,6 +171,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
         sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
+        checks.refuse_text(X)
         checks.refuse_none(y)
         if isinstance(y, (list, tuple)) and any(map(_is_set_of_names, y)):
             raise ValueError(

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 
 from hingeline._checks import Array, positive, require, warn
 from hingeline.core.primitives import Compiled, Workers
-from hingeline.core.results import Result, relative
+from hingeline.core.results import Result, Rows, relative
 from hingeline.estimators.base import BaseSSVM, positive_part
 from hingeline.solvers.nu import TIE, Look, Margins, best_multiple
 
@@ -218,6 +218,12 @@ class HeldOut:
             return self.model._solve_with(self.compiled, self.rest, start, *C, **options)
 
 
+class Trials(Rows):
+    """Values that ``"auto"`` tried, as a list that shows itself as a table."""
+
+    _form = "{:.4g}"
+
+
 class NuTrial(NamedTuple):
     """A value that ``nu="auto"`` tried: a fit without the held-out examples, judged on them."""
 
@@ -247,7 +253,7 @@ class NuSearch(HeldOut):
         super().__init__(*given)
         self.highest = Margins.of(self.compiled, self.rest, self.judge.workers).highest()
         check_admissible(0.0, self.highest)
-        self.trials: list[NuTrial] = []
+        self.trials = Trials()
         self.duals: list[Any] = []
 
     def run(self) -> tuple[float, Any]:
@@ -294,7 +300,7 @@ class CTrial(NamedTuple):
     held_out_loss: float  # mean loss of the predictions
 
 
-def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float, Any, list[CTrial]]:
+def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float, Any, Trials]:
     """A C of small loss on a fifth of the examples, the multipliers there, and all trials.
 
     From the default downwards in half decades until two do not lower the loss by more than
@@ -303,7 +309,7 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
     a larger C takes long, and has shown by then whether it helps.
     """
     middle = estimator._choose_C(compiled.problem, weights)
-    trials: list[CTrial] = []
+    trials = Trials()
     with compiled.workers(estimator.n_jobs) as workers:
         search = HeldOut("C", estimator, compiled, weights, workers)
         model, held, share = search.model, search.held, search.share
@@ -325,6 +331,8 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
             for _ in range(MOST_STEPS):
                 C *= step
                 if step > 1.0 and other[3] < TRIAL_TOL["C"]:
+                    break
+                if not (share * best[2]).any():  # nothing is left to gain
                     break
                 other = fit(C, best[1])
                 gain = share * (best[2] - other[2])

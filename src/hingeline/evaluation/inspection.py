@@ -33,7 +33,7 @@ class WeightRow(NamedTuple):
 
 
 def weights_table(model: Any) -> Iterator[WeightRow]:
-    """The weights of a fitted ChainSSVM or MulticlassSSVM that are not 0, each a ``WeightRow``.
+    """The weights of a fitted ChainSSVM, MulticlassSSVM or SegmentSSVM that are not 0, as rows.
 
     Features are named by the model's encoder, by ``feature_names_in_``, or by their number.
     """
@@ -46,19 +46,27 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
     labels = model.classes_.tolist()
     for block, table in layout.split(model.weights_).items():
         names: Any = labels if block == "transition" else None
-        if block in ("emission", "coef"):
+        if block in ("emission", "coef", "token"):
             names = find_names(model)
+        elif block == "segment":
+            names = model.segment_encoder_.get_feature_names_out()
         elif len(table) == 1:  # intercept, start, end
             names = [""]
         names = range(len(table)) if names is None else names
+        own = _name_roles(labels) if block == "token" or table.shape[1] > len(labels) else labels
         for first in range(0, len(table), _ROWS_AT_ONCE):
             part = table[first : first + _ROWS_AT_ONCE]
             rows, columns = np.nonzero(part)
             found = zip(rows.tolist(), columns.tolist(), part[rows, columns].tolist(), strict=True)
             for row, column, weight in found:
-                pair = labels[column], names[first + row]
+                pair = own[column], names[first + row]
                 # The rows of transitions are the labels that they come from.
                 yield WeightRow(block, *(pair[::-1] if block == "transition" else pair), weight)
+
+
+def _name_roles(labels: list[Any]) -> list[Any]:
+    """The columns of the token table of segments: all tokens, first ones, last ones."""
+    return [*labels, *(f"{label} ({role})" for role in ("first", "last") for label in labels)]
 
 
 def _read_layout(model: Any) -> Any:
@@ -141,8 +149,13 @@ def read_blocks(model: Any) -> Blocks:
 def read_features(model: Any) -> tuple[list[Any], Array, Array]:
     """Labels, their weights of features (labels, features) and of the constant.
 
-    Of sets of labels they are what speaks for a label, of graphs those of nodes.
+    Of sets of labels they are what speaks for a label, of graphs those of nodes, of segments those
+    of tokens, which first and last tokens have beside.
     """
+    if "token" in _read_layout(model):
+        own = model._view("token").T, model._view("intercept")[0]
+        constant = own[1] if model.fit_intercept else np.zeros(len(own[0]))
+        return _name_roles(model.classes_.tolist()), own[0], constant
     if "unary" not in _read_layout(model):
         blocks = read_blocks(model)
         return blocks.labels, blocks.features, blocks.constant
@@ -177,11 +190,13 @@ def top_features(
 ) -> list[FeatureWeight]:
     """The features that speak most for and most against each label, the largest weight first.
 
-    Labels are in the order of ``classes_``; the constant feature is called ``(constant)``.
+    Labels are in the order of ``classes_``; the constant feature is called ``(constant)``. Of
+    segments the features are those of all tokens, then what first and last tokens have beside,
+    ``LOC (first)``; features of whole segments stand with the first of these.
 
     Parameters
     ----------
-    model : fitted ChainSSVM, MulticlassSSVM, MultilabelSSVM or GraphSSVM
+    model : fitted ChainSSVM, MulticlassSSVM, MultilabelSSVM, GraphSSVM or SegmentSSVM
     n : int, default=10
         For each label, the n largest positive weights and the n smallest negative ones.
     feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
@@ -189,11 +204,15 @@ def top_features(
     positive("n", n, integer=True)
     labels, features, constant = read_features(model)
     names = find_names(model, feature_names)
+    whole = getattr(model, "segment_encoder_", None)
+    more = [] if whole is None else whole.get_feature_names_out().tolist()
     rows = []
     for k, label in enumerate(labels):
-        weights = np.append(features[k], constant[k])
+        own = model.segment_coef_[k] if more and k < len(model.classes_) else []
+        weights = np.concatenate([features[k], [constant[k]], own])
         for j in _both_ends(weights, n).tolist():
-            name = CONSTANT if j == len(weights) - 1 else _name(names, j)
+            d = len(features[k])
+            name = _name(names, j) if j < d else CONSTANT if j == d else more[j - d - 1]
             rows.append(FeatureWeight(label, name, float(weights[j])))
     return Rows(rows)
 
@@ -314,9 +333,10 @@ def explain(
 
     Parameters
     ----------
-    model : fitted ChainSSVM or MulticlassSSVM
+    model : fitted ChainSSVM, MulticlassSSVM, SegmentSSVM or DependencySSVM
     x : array-like or sparse matrix
-        One sequence (tokens, features), or one example (features,) of a MulticlassSSVM.
+        One sequence (tokens, features), or one example (features,) of a MulticlassSSVM; a
+        sentence of a DependencySSVM, whose features of arcs are told for every word that differs.
     index : int; if given, x is what ``predict`` takes, and ``x[index]`` is explained
     against : sequence of labels, optional
         Compare with these, say the true ones; a MulticlassSSVM takes one label or a list of it.
@@ -327,9 +347,15 @@ def explain(
     --------
     >>> print(explain(tagger, X_test, index=0, against=y_test[0]))         # doctest: +SKIP
     """
+    if hasattr(model, "arc_weights"):
+        require(feature_names is None, "feature_names are those of the templates: leave them out.")
+        return _explain_tree(model, [x] if index is None else x[index : index + 1], against)
+    x = x if index is None else x[index]
+    if "token" in _read_layout(model):
+        require(feature_names is None, "segments are explained by their own names: leave it out.")
+        return _explain_segments(model, [x], against)
     blocks = read_blocks(model)
     names = find_names(model, feature_names)
-    x = x if index is None else x[index]
     matrix, chosen = _encode(model, x, blocks)
     used = np.unique(matrix.indices)  # only the columns that occur
     emissions = np.asarray(matrix[:, used] @ blocks.features[:, used].T) + blocks.constant
@@ -342,6 +368,56 @@ def explain(
     first, second = ([blocks.labels[k] for k in path] for path in (chosen, other))
     score, other_score = (_path_score(emissions, blocks, path) for path in (chosen, other))
     return Explanation(first, second, score, other_score, rows)
+
+
+def _explain_tree(model: Any, X: Any, against: Any) -> Explanation:
+    """The lead of the best dependency tree, by the features of arcs that two trees do not share."""
+    check_is_fitted(model, "weights_")
+    x = model.encoder_.read(X)
+    best = model.predict_nbest(x, 2)[0]
+    require(against is not None or len(best) == 2, "the sentence has only one tree.")
+    chosen, other = best[0][0], best[1][0] if against is None else [*map(tuple, against)]
+    what = f"against has {len(other)} words and the sentence {len(chosen)}"
+    require(len(other) == len(chosen), f"{what}: give a pair (head, label) for every word.")
+    rows = []
+    for t, arcs in enumerate(zip(chosen, other, strict=True)):
+        if arcs[0] == arcs[1]:
+            continue
+        one, two = ([*model.arc_weights(x, t + 1, *arc)] for arc in arcs)
+        shared = {(f.name, f.kind) for f in one} & {(f.name, f.kind) for f in two}
+        first, second = (f"{head} {label}" for head, label in arcs)
+        for sign, features in ((1.0, one), (-1.0, two)):
+            for f in features:
+                if f.weight and (f.name, f.kind) not in shared:
+                    value = sign * f.weight
+                    rows.append(
+                        Contribution(t, f.kind, f.name, first, second, sign, f.weight, value)
+                    )
+    rows.sort(key=lambda row: (-abs(row.contribution), row.position))
+    margin = sum(row.contribution for row in rows)
+    return Explanation(chosen, other, best[0][1], best[0][1] - margin, rows)
+
+
+def _explain_segments(model: Any, X: Any, against: Any) -> Explanation:
+    """The lead of the best segmentation, by what the segments of two do not share."""
+    best = model.predict_nbest(X, 2)[0]
+    require(against is not None or len(best) == 2, "there is only one segmentation.")
+    sides = [best[0][0], best[1][0] if against is None else against]
+    parts = [model.list_weights(X, side) for side in sides]
+    rows = []
+    for sign, own, rest in ((1.0, *parts), (-1.0, *parts[::-1])):
+        for key in own.keys() - rest.keys():
+            position, kind, name, label = key
+            value, weight = own[key]
+            chosen, other = (label, "") if sign > 0 else ("", label)
+            lead = sign * value * weight
+            if lead:
+                known = position, kind, name, chosen, other
+                rows.append(Contribution(*known, sign * value, weight, lead))
+    rows.sort(key=lambda row: (-abs(row.contribution), *row[:5]))
+    score, other_score = (sum(value * weight for value, weight in p.values()) for p in parts)
+    best_tags, other_tags = (model.to_tags(X, side) for side in sides)
+    return Explanation(best_tags, other_tags, score, other_score, rows)
 
 
 def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:

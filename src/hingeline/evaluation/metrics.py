@@ -13,6 +13,7 @@ import numpy as np
 from hingeline._checks import Array, is_list, one_of, require
 from hingeline.core.results import align as align
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
+from hingeline.taxonomy import Taxonomy
 
 AVERAGES = ("micro", "macro", "weighted")
 SPAN_SCORES = ("span_precision", "span_recall", "span_f1")
@@ -244,6 +245,9 @@ def iou_score(y_true: Any, y_pred: Any, *, weights: Any = None, void_label: Any 
 def scorer(name: str, **options: Any) -> Any:
     """A score by its name, for ``scoring=`` of scikit-learn's searches and cross-validation.
 
+    These take bare names of scikit-learn's own scores only, from a list that is closed when it is
+    imported: ``scoring="span_f1"`` is refused there, ``scoring=scorer("span_f1")`` is not.
+
     Parameters
     ----------
     name : str
@@ -251,8 +255,9 @@ def scorer(name: str, **options: Any) -> Any:
         ``"span_recall"``, ``"span_f1"``, ``"span_f1_macro"``, ``"span_f1_weighted"``,
         ``"segment_f1"`` (each run of one plain label is a span); of pictures ``"iou"``; of sets of
         labels ``"hamming_loss"`` (minus it), ``"example_f1"``, ``"subset_accuracy"``,
-        ``"micro_f1"`` and ``"macro_f1"``.
-    **options : passed to :func:`evaluate` or :func:`iou_score`
+        ``"micro_f1"`` and ``"macro_f1"``; of labels in a tree, with the option ``taxonomy``,
+        ``"hierarchical_precision"``, ``"hierarchical_recall"`` and ``"hierarchical_f1"``.
+    **options : passed to :func:`evaluate`, :func:`iou_score` or :func:`hierarchical_scores`
 
     Examples
     --------
@@ -261,7 +266,8 @@ def scorer(name: str, **options: Any) -> Any:
     """
     from sklearn.metrics import make_scorer
 
-    one_of("name", name, (*SEQUENCE_SCORES, "iou", *MultilabelScores._fields))
+    others = (*MultilabelScores._fields, *HierarchicalScores._fields)
+    one_of("name", name, (*SEQUENCE_SCORES, "iou", *others))
     better = name != "hamming_loss"
     return make_scorer(_score_by_name, greater_is_better=better, name=name, **options)
 
@@ -278,6 +284,8 @@ def _score_by_name(y_true: Any, y_pred: Any, name: str, **options: Any) -> float
         return iou_score(y_true, y_pred, **options)
     if name in MultilabelScores._fields:
         return float(getattr(multilabel_scores(y_true, y_pred), name))
+    if name in HierarchicalScores._fields:
+        return float(getattr(hierarchical_scores(y_true, y_pred, **options), name))
     if name.startswith("span_f1"):
         return span_f1_score(y_true, y_pred, average=name[8:] or "micro", **options)
     if name == "segment_f1":
@@ -320,6 +328,82 @@ def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Mu
         micro_f1=f1("micro", 0.0),
         macro_f1=f1("macro", 0.0),
     )
+
+
+class AttachmentScores(NamedTuple):
+    """Shares of words whose head, or head and relation, is right."""
+
+    uas: float
+    las: float
+    las_with_subtypes: float  # relations as they are, ``nmod:poss``
+    n_words: int
+
+
+def attachment_scores(y_true: Any, y_pred: Any, words: Any = None) -> AttachmentScores:
+    """Unlabelled and labelled attachment of dependency trees, as the CoNLL 2018 evaluation counts.
+
+    It counts all words, punctuation too, and compares relations up to their first colon. With the
+    words of the gold file its F1 is this share.
+
+    Parameters
+    ----------
+    y_true, y_pred : list of trees, lists of (head, relation)
+    words : list of sequences of bool, optional
+        Which words count, e.g. ``[[tag != "PUNCT" for tag in tags] for tags in …]``.
+    """
+    require(len(y_true) == len(y_pred), f"{len(y_true)} trees and {len(y_pred)} predicted ones.")
+    counts = np.zeros(4, dtype=np.int64)
+    for i, (truth, found) in enumerate(zip(y_true, y_pred, strict=True)):
+        given = [True] * len(truth) if words is None else words[i]
+        if not len(truth) == len(found) == len(given):
+            raise ValueError(f"tree {i} has {len(truth)} words, and {len(found)} predicted ones.")
+        for (h, a), (k, b), counted in zip(truth, found, given, strict=True):
+            if counted:
+                same = h == k and str(a).partition(":")[0] == str(b).partition(":")[0]
+                counts += (h == k, same, h == k and a == b, True)
+    require(counts[3], "there are no words that count.")
+    uas, las, whole = (counts[:3] / counts[3]).tolist()
+    return AttachmentScores(uas, las, whole, int(counts[3]))
+
+
+class HierarchicalScores(NamedTuple):
+    """Measures of labels in a tree."""
+
+    hierarchical_precision: float
+    hierarchical_recall: float
+    hierarchical_f1: float
+
+
+def hierarchical_scores(y_true: Any, y_pred: Any, taxonomy: Taxonomy) -> HierarchicalScores:
+    """Precision, recall and F1 of labels together with all labels above them.
+
+    With A(y) the label y and its ancestors but the root: ``Σ|A(ŷ) ∩ A(y)|`` over ``Σ|A(ŷ)|`` is
+    the precision and over ``Σ|A(y)|`` the recall. S. Kiritchenko, S. Matwin, A. F. Famili,
+    *Functional annotation of genes using hierarchical text categorization*, 2005.
+
+    Parameters
+    ----------
+    y_true, y_pred : lists of labels, or of label sequences
+    taxonomy : Taxonomy
+
+    Examples
+    --------
+    >>> from hingeline import Taxonomy
+    >>> tree = Taxonomy.from_paths(["animal/cat", "animal/dog", "plant"])
+    >>> hierarchical_scores(["animal/cat"], ["animal/dog"], tree).hierarchical_f1
+    0.5
+    """
+    nested = (y if is_list(next(iter(y), None)) else [y] for y in (y_true, y_pred))
+    pairs = pair_labels(*nested)
+    root = taxonomy.root
+    above = [{*taxonomy.ancestors(label)} - {root} for label in pairs.labels]
+    column = {node: k for k, node in enumerate(set().union(*above))}
+    table = np.zeros((len(above), len(column)), dtype=np.int64)
+    for row, nodes in zip(table, above, strict=True):
+        row[[column[node] for node in nodes]] = 1
+    sizes, common = table.sum(axis=1), (table @ table.T)[pairs.true, pairs.predicted]
+    sums = common.sum(), sizes[pairs.predicted].sum(), sizes[pairs.true].sum()
+    return HierarchicalScores(*map(float, precision_recall_f1(*sums)))
 
 
 def draw_sums(table: Array, n_resamples: int, random_state: Any) -> Array:

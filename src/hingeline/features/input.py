@@ -50,7 +50,8 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         what = f"X is one {one}: pass lengths= to say where its sequences end, or a list of"
         raise ValueError(f"{what} {'matrices' if sp.issparse(X) else 'arrays'}, one per sequence.")
     if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__len__"):
-        raise TypeError(f"X must be a list of arrays, one per sequence, got {type(X).__name__}.")
+        how = ": pass list(X)" if hasattr(X, "__next__") else ""
+        raise TypeError(f"X must be a list of sequences, got {type(X).__name__}{how}.")
     require(len(X) != 0, "X is empty: there are no sequences.")
     at_once = _stack_at_once(X)
     if at_once is not None:
@@ -77,13 +78,10 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
     """
     sparse = {*map(type, X)} <= _CSR
     dense = not sparse and all(isinstance(x, np.ndarray) and x.dtype.kind in "fiub" for x in X)
-    if not sparse and not dense:
+    if not (sparse or dense) or len({x.shape[1:] for x in X}) != 1 or len(X[0].shape) != 2:
         return None
-    shapes = [x.shape for x in X]
-    if {len(shape) for shape in shapes} != {2} or len({shape[1] for shape in shapes}) != 1:
-        return None
-    lengths = np.array([shape[0] for shape in shapes])
-    if (lengths == 0).any():
+    lengths = np.fromiter((len(x.indptr) - 1 if sparse else len(x) for x in X), np.int64, len(X))
+    if not lengths.all():
         return None
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     try:
@@ -95,20 +93,21 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
 
 def _stack_csr(matrices: Any, offsets: Array) -> sp.csr_matrix:
     """Matrices below each other; several times faster than ``scipy.sparse.vstack``."""
-    data = [m.data for m in matrices]
-    own = np.concatenate([m.indptr for m in matrices]).astype(np.int64, copy=False)
+    data, indices = [m.data for m in matrices], [m.indices for m in matrices]
+    own = np.concatenate([m.indptr for m in matrices])
     ends = offsets[1:] + np.arange(len(data))  # where the last entry of each indptr stands
-    sizes = own[ends]
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    if own[starts].any() or sizes.tolist() != [*map(len, data)]:
+    starts = np.append(0, ends[:-1] + 1)
+    sizes = np.fromiter(map(len, data), np.int64, len(data))
+    if own[starts].any() or (own[ends] != sizes).any():
         raise ValueError("matrices with room to spare.")
-    indptr = own + np.repeat(np.cumsum(sizes) - sizes, np.diff(offsets) + 1)
-    indices = np.concatenate([m.indices for m in matrices])
-    kept = np.delete(indptr, starts[1:])
-    if kept[-1] < 2**31:  # SciPy copies the indices where their type is another
-        kept = kept.astype(indices.dtype)
+    total = int(sizes.sum())
+    kind = indices[0].dtype if total < 2**31 else np.int64  # SciPy copies where types differ
+    before = np.repeat((np.cumsum(sizes) - sizes).astype(kind), np.diff(offsets))
+    indptr = np.empty(offsets[-1] + 1, dtype=kind)
+    indptr[0] = 0
+    indptr[1:] = np.delete(own, starts) + before
     shape = (offsets[-1], matrices[0].shape[1])
-    return sp.csr_matrix((np.concatenate(data), indices, kept), shape=shape)
+    return sp.csr_matrix((np.concatenate(data), np.concatenate(indices), indptr), shape=shape)
 
 
 def with_constant(matrix: sp.csr_matrix, column: int | None = None) -> sp.csr_matrix:
@@ -208,7 +207,9 @@ def _plain(X: Any, lengths: Any = None) -> Any:
     if isinstance(X, str):
         how = "pass a list of sequences, each a list of tokens, such as [X.split()]"
         raise TypeError(f"X is one string: {how}.")
-    X = X.to_list() if hasattr(X, "to_list") else X
+    how = "X is a list of sequences, [X] if it is a single one"
+    if hasattr(X, "to_list"):
+        X, how = X.to_list(), "cut the column, such as frame.groupby(sentence)[column].agg(list)"
     if lengths is None and isinstance(X, (list, tuple)):
         if {*map(type, X)} <= {*_CSR, list, tuple, np.ndarray}:  # nearly always
             return X
@@ -218,7 +219,7 @@ def _plain(X: Any, lengths: Any = None) -> Any:
             raise TypeError(f"X[{i}] is one string: cut it into tokens, such as X[{i}].split().")
         if isinstance(x, (str, bytes, dict, numbers.Real)):
             what = f"X[{i}] is {x!r:.40}, one token or number, not a sequence of tokens"
-            raise TypeError(f"{what}: X is a list of sequences, [X] if it is a single one.")
+            raise TypeError(f"{what}: {how}.")
     return X
 
 
@@ -271,6 +272,16 @@ def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
     if isinstance(X, (SparseSequences, np.ndarray)) or sp.issparse(X):
         return True
     return bool(len(X)) and (sp.issparse(X[0]) or isinstance(X[0], np.ndarray))
+
+
+def refuse_words(encoder: Any, X: Any, lengths: Any) -> None:
+    """Refuse words where features were learned from dicts or lists: none would be known."""
+    if lengths is None and type(encoder).__name__ == "DictEncoder" and isinstance(X, (list, tuple)):
+        sentence = X[0] if len(X) else ()
+        if isinstance(sentence, (list, tuple)) and sentence and isinstance(sentence[0], str):
+            what = f"X[0][0] is {sentence[0]!r:.40}, a word"
+            how = "the model was fitted on features of tokens; make them for new tokens, too"
+            raise TypeError(f"{what}, but {how}.")
 
 
 def more_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:

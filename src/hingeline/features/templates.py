@@ -606,6 +606,9 @@ def as_table(X: Any) -> TokenTable:
             hint = ": use DictEncoder" if issubclass(wrong[0], Mapping) else ""
             what = f"X holds tokens of type {wrong[0].__name__}"
             raise TypeError(f"{what}; templates read strings or tuples of strings{hint}.")
+        if len({issubclass(kind, str) for kind in kinds}) > 1:
+            what = "X holds strings beside lists or tuples, lists of different depth"
+            raise TypeError(f"{what}: give every token as a string, or each as a tuple of columns.")
     elif len(X):
         raise TypeError(f"X[0] must be a list of tokens, got {type(X[0]).__name__}.")
     else:

@@ -21,6 +21,7 @@ place outside the sentence is that of ``"\0_B-1"`` and so on.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ from hingeline.features.tables import TokenTable
 
 if TYPE_CHECKING:
     from hingeline.features.templates import Call, Template
+
+_ENOUGH = 20  # Tokens of which one at least should be known.
 
 Edges = tuple[list[Array], list[Array]]
 
@@ -342,6 +345,11 @@ class Vocabulary(Layout):
     def look_up(self, table: TokenTable) -> Array:
         """Columns of the table's features, −1 for those that are not known."""
         codes, edges = self.read_codes(table, Source.look_up)
+        for source, own in zip(self.sources, codes, strict=True):
+            if not source.calls and len(own) >= _ENOUGH and own.max() < 0:
+                name, value = table.names[source.column], table.values[source.column][0]
+                what = f"column {name!r} holds no value known from training, but {value!r:.40}"
+                warnings.warn(f"{what} …: are these the columns of training?", stacklevel=2)
         return self._rows(table, codes, edges, None, 1)
 
     def _rows(

@@ -12,8 +12,9 @@ has no certificate.
 
 Parameters, labels and numbers are JSON that keeps their types. What JSON has is itself;
 everything else is an object with one key that names its type: ``{"float": "inf"}``,
-``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}``, ``{"array": name}`` (an array of the
-file), ``{"type": "float32"}`` (a type of numbers) and ``{"encoder": {...}}`` (a feature encoder).
+``{"tuple": [...]}``, ``{"set": [...]}``, ``{"dict": [[key, value], ...]}``,
+``{"array": name}`` (an array of the file), ``{"type": "float32"}`` (a type of numbers),
+``{"encoder": {...}}`` (a feature encoder) and ``{"taxonomy": [parents, cost]}``.
 """
 
 import importlib
@@ -35,9 +36,10 @@ from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow, read_history
 from hingeline.estimators.base import FINDINGS, NU_FITTED, SCALING, forget_extras
 from hingeline.modelfile.files import DTYPE_NAMES, ModelFileError, read_model, write_model
+from hingeline.taxonomy import Taxonomy
 
 #: Encoders that can be stored; code is never looked up by a name from a file but through this.
-ENCODERS = ("DictEncoder", "TokenTemplates")
+ENCODERS = ("ArcFeatures", "DictEncoder", "SegmentTemplates", "TokenTemplates")
 _NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 #: Types of numbers that parameters may ask for.
 _SCALAR_TYPES = {t.__name__: t for t in (np.float64, np.float32, np.float16, np.int64, np.int32)}
@@ -74,6 +76,8 @@ def to_json(value: Any, arrays: dict[str, Array], name: str) -> Any:
     if type(value) in (list, tuple):
         parts = [to_json(part, arrays, f"{name}/{k}") for k, part in enumerate(value)]
         return parts if type(value) is list else {"tuple": parts}
+    if type(value) in (set, frozenset):
+        return {"set": to_json(sorted(value), arrays, name)}
     if isinstance(value, Mapping):
         pairs = [
             [to_json(key, arrays, name), to_json(part, arrays, f"{name}/{k}")]
@@ -87,6 +91,8 @@ def to_json(value: Any, arrays: dict[str, Array], name: str) -> Any:
         return {"type": value.__name__}
     if hasattr(value, "to_state"):
         return {"encoder": encoder_to_json(value, arrays, name)}
+    if type(value) is Taxonomy:
+        return {"taxonomy": to_json([value.parents, value.cost], arrays, name)}
     raise NotStorable(f"{name} holds {value!r:.60}, of type {type(value).__name__}")
 
 
@@ -99,10 +105,14 @@ def from_json(value: Any, arrays: Mapping[str, Array]) -> Any:
     ((kind, content),) = value.items()
     if kind == "tuple" and type(content) is list:
         return tuple(from_json(part, arrays) for part in content)
+    if kind == "set":
+        return set(from_json(content, arrays))
     if kind == "dict":
         return {from_json(key, arrays): from_json(part, arrays) for key, part in content}
     if kind == "encoder":
         return encoder_from_json(content, arrays)
+    if kind == "taxonomy":
+        return Taxonomy(*from_json(content, arrays))
     tables: dict[str, Any] = {"float": _NOT_FINITE, "array": arrays, "type": _SCALAR_TYPES}
     require(kind in tables, f"there is no type {kind!r:.40}")
     return tables[kind][content]

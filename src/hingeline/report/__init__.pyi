@@ -8,3 +8,4 @@ from hingeline.report.figures import plot_reliability as plot_reliability
 from hingeline.report.figures import plot_segmentation as plot_segmentation
 from hingeline.report.page import render_report as render_report
 from hingeline.report.page import write_report as write_report
+from hingeline.report.parses import draw_parse as draw_parse

@@ -112,19 +112,22 @@ def _tidy(axes: Axes) -> None:
     axes.yaxis.label.set_color(_TEXT)
 
 
-def plot_curve(
-    history: Sequence[HistoryRow], path: FileName | None = None, title: str = "Training curve"
-) -> Figure:
+def plot_curve(history: Any, path: FileName | None = None, title: str = "Training curve") -> Figure:
     """Plot primal, dual and relative gap over time.
 
     Parameters
     ----------
-    history : list of HistoryRow, ``history_`` of a fitted estimator
+    history : a fitted estimator, or its ``history_``
     path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
+
+    Returns
+    -------
+    figure : matplotlib's Figure; ``figure.axes`` are its two panels
     """
-    if len(history) == 0:
-        raise ValueError("history is empty: pass history_ of an estimator that has been fitted.")
+    history = getattr(history, "history_", history)
+    if not isinstance(history, Sequence) or not history:
+        raise ValueError("there is no history: pass an estimator that has been fitted.")
     target = check_picture_path(path)
     figure = new_figure()
     objectives, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))

@@ -1,7 +1,7 @@
 """True and predicted outputs: checked, with the loss of each, and what the page says of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress, pairwise
 from typing import Any
 
@@ -11,9 +11,11 @@ from hingeline._checks import Array, check_loss, is_list, require
 from hingeline.evaluation.calibration import calibration_error
 from hingeline.evaluation.inspection import read_blocks
 from hingeline.evaluation.metrics import (
+    AttachmentScores,
     Evaluation,
     LabelPairs,
     Score,
+    attachment_scores,
     evaluate,
     multilabel_scores,
     pair_labels,
@@ -22,6 +24,7 @@ from hingeline.evaluation.metrics import (
 from hingeline.report.figures import draw_chart, draw_reliability
 from hingeline.report.sections import MOST_IN_MATRIX, Cell, Content, Matrix, Table, pick_shade
 from hingeline.report.words import brief, count, count_of, decimal, percent
+from hingeline.structures.custom import takes_input
 
 N_BINS = 12  # Points of a reliability curve.
 MOST_SCORES, MOST_PAIRS = 50, 12  # Most rows of scores, and most pairs of labels.
@@ -43,15 +46,16 @@ class Outcome:
     losses: Array = field(default_factory=lambda: np.zeros(0))
     tokens: list[Any] | None = None  # one text per example, or one list per sequence
     pairs: LabelPairs | None = None
-    part: str = "token"  # what has a label: a token of a sequence, or a node of a graph
+    part: str = "token"  # what has a label: a token of a sequence, a node of a graph, a word
     sets: tuple[list[Any], Array, Array] | None = None
+    attachment: AttachmentScores | None = None  # of dependency trees
 
     @property
     def noun(self) -> str:
         """What one output is called."""
         if self.single or self.evaluation is None:
             return "example"
-        return "sequence" if self.part == "token" else "graph"
+        return {"token": "sequence", "word": "sentence"}.get(self.part, "graph")
 
     def most_costly(self, n: int) -> list[int]:
         """Examples of the largest loss; of equal ones the shorter first, then the earlier."""
@@ -74,8 +78,9 @@ def compare(
     sets = hasattr(model, "n_labels_")
     if sets and evaluation is not None:
         raise TypeError("the model gives sets of labels: pass y_true and y_pred, no evaluation.")
-    single = not (own or graph or sets or read_blocks(model).is_chain)
-    part = "node" if graph else "token"
+    trees, segments = hasattr(model, "projective"), hasattr(model, "segment_features")
+    single = not (own or graph or sets or trees or segments or read_blocks(model).is_chain)
+    part = "node" if graph else "word" if trees else "token"
     if y_true is None:
         if tokens is not None:
             raise ValueError("tokens are shown with labels: pass y_true and y_pred with them.")
@@ -88,13 +93,35 @@ def compare(
         y_true, y_pred = _wrap(y_true, "y_true"), _wrap(y_pred, "y_pred")
     if graph and model.void_label is not None:
         y_true, y_pred, tokens = _drop_void(model.void_label, y_true, y_pred, tokens)
+    if trees:
+        attachment = attachment_scores(y_true, y_pred)
+        pairs = pair_labels(*_mark_heads(y_true, y_pred))
+        found = _finish(pairs, _count_wrong(pairs), evaluation, single, tokens, part)
+        return replace(found, attachment=attachment)
     pairs = pair_labels(y_true, y_pred)
+    if segments:
+        return _finish(pairs, _count_wrong(pairs), evaluation, single, tokens, part)
     word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
-    cost = check_loss(model.loss, word, len(model.classes_), vector=not single, whole=whole)
+    cost = check_loss(model.loss, word, model.classes_.tolist(), vector=not single, whole=whole)
     losses = find_losses(pairs, model.classes_, cost)
     if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
         losses = np.minimum(losses, cost[0, 0])
     return _finish(pairs, losses, evaluation, single, tokens, part)
+
+
+def _mark_heads(y_true: Any, y_pred: Any) -> list[list[list[str]]]:
+    """Relations of words; where the head is wrong, the predicted one says so."""
+    sides: list[list[list[str]]] = [[], []]
+    for true, found in zip(y_true, y_pred, strict=True):
+        pairs = [*zip(true, found, strict=True)]
+        sides[0].append([str(relation) for (_, relation), _ in pairs])
+        sides[1].append([f"{b}{', wrong head' * (h != k)}" for (h, _), (k, b) in pairs])
+    return sides
+
+
+def _count_wrong(pairs: LabelPairs) -> Array:
+    """How many labels of each sequence are wrong."""
+    return np.diff(np.concatenate([[0.0], np.cumsum(~pairs.right)])[pairs.offsets])
 
 
 def _drop_void(void: Any, y_true: Any, y_pred: Any, tokens: Any) -> tuple[Any, ...]:
@@ -150,7 +177,7 @@ def _finish(
         for numbers in (pairs.true, pairs.predicted)
     )
     if evaluation is None:
-        plain = single or part == "node"
+        plain = single or part != "token"
         evaluation = evaluate(true, predicted, scheme=None if plain else "auto")
     elif evaluation.n_tokens != len(pairs.true):
         what = f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}"
@@ -167,6 +194,8 @@ def _compare_structure(
     require(len(y_true) == len(y_pred), f"{what}: they must have one length.")
     require(len(y_true) != 0, "y_true is empty: there are no outputs to compare.")
     structure = model.structure
+    what = f"the loss of {type(structure).__name__} depends on x, which a report does not have"
+    require(not takes_input(structure.loss), f"{what}: leave y_true and y_pred out.")
     packed = [[structure.pack(y) for y in side] for side in (y_true, y_pred)]
     losses = np.array([float(structure.loss(a, b)) for a, b in zip(*packed, strict=True)])
     true, predicted = ([y.tolist() for y in side] for side in packed)
@@ -235,9 +264,11 @@ def describe_evaluation(outcome: Outcome | None, links: Mapping[str, str]) -> Co
         averages = [found.spans.micro, found.spans.macro, found.spans.weighted]
         content["spans"] = _scores("Spans by type", "type", found.spans.per_type, averages)
     part = "example" if single else outcome.part
-    content["labels"] = _scores(
-        f"{part.capitalize()}s by label", "label", found.per_label, iou=part == "node"
-    )
+    scores: Sequence[Score] = found.per_label
+    if outcome.attachment is not None:  # "wrong head" is no label of the data
+        scores = [score for score in scores if score.support]
+    title = f"{part.capitalize()}s by label"
+    content["labels"] = _scores(title, "label", scores, iou=part == "node")
     content["summary"] = _summary(outcome, found)
     return content | {"pairs": _pairs(found), "confusion": _confusion(found, links)}
 
@@ -342,6 +373,7 @@ def _describe_data(outcome: Outcome, found: Evaluation) -> str:
 
 def _summary(outcome: Outcome, found: Evaluation) -> Table:
     names = ["token_accuracy"] if outcome.single else ["token_accuracy", "sequence_accuracy"]
+    names = names[outcome.attachment is not None :]  # of trees it is the LAS below
     if found.spans is not None:
         names += ["span_precision", "span_recall", "span_f1"]
     rows = []
@@ -352,6 +384,9 @@ def _summary(outcome: Outcome, found: Evaluation) -> Table:
         if bounds := found.intervals.get(name):
             row.append(f"{decimal(100 * bounds[0], 2)} to {percent(bounds[1])}")
         rows.append(row)
+    if outcome.attachment is not None:
+        shares = zip(("UAS", "LAS", "LAS with subtypes"), outcome.attachment, strict=False)
+        rows += [[name, percent(share)] for name, share in shares]
     if outcome.part == "node":
         mean = float(np.mean([score.iou for score in found.per_label]))
         rows.append(["mean intersection over union", percent(mean)])

@@ -71,12 +71,13 @@ def render_report(
 
     Parameters
     ----------
-    model : fitted ChainSSVM, MulticlassSSVM, MultilabelSSVM, GraphSSVM or SSVM
+    model : fitted estimator of Hingeline
     evaluation : Evaluation, as :func:`hingeline.evaluation.metrics.evaluate` returns it; default:
         made from ``y_true`` and ``y_pred`` if they are given, without intervals
     y_true, y_pred : list of label sequences, optional
-        True outputs, and those that the model predicts: labels of tokens or nodes; single labels
-        for a MulticlassSSVM, indicators for a MultilabelSSVM.
+        True outputs, and those that the model predicts: labels of tokens or nodes, tags of a
+        SegmentSSVM, trees of a DependencySSVM; single labels for a MulticlassSSVM, indicators for a
+        MultilabelSSVM.
     tokens : list of lists of str, or of str where an example has no parts; what the labels are of
     command : str or list of str, the command that made the model, optional
     data : path, list of paths, or dict, optional
@@ -208,7 +209,11 @@ def _list_figures(
         size = f"of {count_of(len(outcome.losses), 'example')}"
         figures.append(("F1 of examples", percent(scores.example_f1), size))
         figures.append(("sets wholly right", percent(scores.subset_accuracy), ""))
-    if outcome is not None and found is not None:
+    if outcome is not None and outcome.attachment is not None:
+        size = f"of {count_of(outcome.attachment.n_words, 'word')}"
+        figures.append(("LAS", percent(outcome.attachment.las), "heads and relations right"))
+        figures.append(("UAS", percent(outcome.attachment.uas), size))
+    elif outcome is not None and found is not None:
         if found.spans is not None:
             figures.append(("span F1", percent(found.spans.micro.f1), _interval(found, "span_f1")))
         name = "accuracy" if outcome.single else f"{outcome.part} accuracy"

@@ -299,8 +299,15 @@ def describe_weights(
     content: Content = {"tables": [], "features": None, "about": "", "largest": None}
     if hasattr(model, "structure"):
         return content | _nameless(model, n_features)
+    if hasattr(model, "projective"):  # features of arcs are hashed: they have no names
+        return None
     if hasattr(model, "pairwise_coef_"):
         content["tables"] = _pair_tables(model)
+    elif hasattr(model, "segment_features"):
+        labels, move = model.classes_.tolist(), model.transition_coef_
+        start, end, boundary = model.start_coef_, model.end_coef_, bool(model.boundary)
+        blocks = Blocks(labels, move, start, start, move, end, True, boundary)
+        content["tables"] = [_transitions(model, blocks)]
     elif (blocks := read_blocks(model)).is_chain:
         content["tables"] = [_transitions(model, blocks)]
     if not (n_features or content["tables"]):
@@ -357,7 +364,8 @@ def _nameless(model: Any, n: int) -> Content:
 
 def _transitions(model: Any, blocks: Blocks) -> Matrix:
     names, heads, weights = blocks.moves()
-    valid = moves_of(model.classes_, getattr(model, "scheme_", None))
+    segments = hasattr(model, "segment_features")  # all moves between them are allowed
+    valid = None if segments else moves_of(model.classes_, getattr(model, "scheme_", None))
     n = len(blocks.labels)
     start, allowed, end = valid or (np.ones(n, bool), np.ones((n, n), bool), np.ones(n, bool))
     kept, which = _keep_largest(blocks.move)

@@ -9,9 +9,10 @@ Without pairs the structured hinge is a sum over labels, and so are primal and d
 Every label is solved by itself, in threads: dual coordinate descent with shrinking (C.-J. Hsieh et
 al., *A dual coordinate descent method for large-scale linear SVM*, 2008) and, where passes crawl
 and features are few, Newton steps (:mod:`hingeline.solvers.newton`). Primals are those of weights
-averaged over the passes of a sweep, a fifth to a quarter nearer to the optimum at large C. The best
-primal and the best dual of each label add up to the certificate; passes go to the labels that hold
-most of the gap.
+averaged over the passes of a sweep, a fifth to a quarter nearer to the optimum at large C. A large
+C is approached in stages, a sweep each: multipliers scaled up from a small C are a far better start
+than zero. The best primal and the best dual of each label add up to the certificate; passes go to
+the labels that hold most of the gap.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from hingeline.core.solver import CertifiedSolver, Multipliers
 
 PASSES = 10  # Passes between two looks at all examples.
 SKIP = 0.3  # Labels whose gap is below this share of the mean are left out of a sweep.
+STAGE_FACTOR = 8.0  # Between two stages of C; a power of two keeps multipliers at their bounds.
 NEWTON_FEATURES = 1000  # Newton steps are taken with so many features at most.
 ROOT_2 = math.sqrt(2.0)
 
@@ -255,6 +257,10 @@ class ByLabel(CertifiedSolver):
         newton = n / 4 * pairs + problem.n_features**3 / 24 + 4 * size
         self.price = 15.0 * newton / (PASSES * size)
         self._certify(np.arange(m))
+        if start is None:  # how many steps fill an average multiplier
+            reach = float((self.form.cap * problem.row_sqnorm)[self.active].mean())
+            count = int(math.log(max(reach, 1.0), STAGE_FACTOR))
+            self.stages = [STAGE_FACTOR**-k for k in range(count, 0, -1)]
 
     @functools.cached_property
     def rows(self) -> Any:
@@ -276,16 +282,15 @@ class ByLabel(CertifiedSolver):
     def sweep(self) -> float:
         """Passes over the labels that hold most of the gap, then a look at all their examples."""
         self.clock += 1
+        if self.stages:
+            self._sweep_stage(self.stages.pop(0))
+            return math.inf
         gaps = self.primals - self.duals
         labels = np.flatnonzero(gaps >= SKIP * gaps.mean())
         for k in labels[self.crawls[labels]]:
             self._take_newton_steps(k)
         swept = labels[~self.crawls[labels]]
-        draws = self.rng.random((PASSES, len(self.active)))
-        given = (self.compiled.problem, self.form.cap)
-        self.workers.map(
-            lambda part, scratch: descend(*given, part, self.active, draws, self.known), swept
-        )
+        self._descend(swept, self.form.cap)
         self._certify(labels)
         now = self.primals - self.duals
         if self.compiled.problem.n_features <= NEWTON_FEATURES:
@@ -295,6 +300,21 @@ class ByLabel(CertifiedSolver):
             self.pace[swept] = np.where(np.isnan(old), fresh, 0.5 * (old + fresh))
             self.crawls[swept] = self.pace[swept] * self.price < math.log(100.0)
         return float(now.sum())
+
+    def _sweep_stage(self, factor: float) -> None:
+        """Passes over all labels at a smaller C; the multipliers are scaled up for the next."""
+        self._descend(np.arange(len(self.u)), factor * self.form.cap)
+        self.alpha *= STAGE_FACTOR
+        self.u *= STAGE_FACTOR
+        self.shrunk[:] = False
+        self.bounds[:] = math.inf, -math.inf
+
+    def _descend(self, labels: Array, cap: Array) -> None:
+        draws = self.rng.random((PASSES, len(self.active)))
+        given = (self.compiled.problem, cap)
+        self.workers.map(
+            lambda part, scratch: descend(*given, part, self.active, draws, self.known), labels
+        )
 
     def _take_newton_steps(self, k: int) -> None:
         from hingeline.solvers import newton  # few fits want it

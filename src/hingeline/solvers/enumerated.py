@@ -51,6 +51,9 @@ from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
 from hingeline.solvers.sdm import Accelerator, Pair
 
+RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as many examples.
+NEAR_STAGES = 3  # Stages at most where Newton steps may begin soon.
+LONG_PASS = 1e8  # Multiplications and additions; Ctrl-C is heard after every pass as long as this.
 CAP_ROUNDING = 1e-12  # Multipliers may miss the bound of their sum by this share of it.
 
 
@@ -90,18 +93,22 @@ def find_gaps(
 
 @finite_helper
 def threshold(
-    beta: Array, m: int, first: float, second: float, base: float, rate: float, pack: Array
+    beta: Array, m: int, largest: tuple[float, float, float], base: float, rate: float, pack: Array
 ) -> float:
-    """θ with ``Σ_k max(0, β_k − θ) = base + rate·θ``; ``first`` and ``second`` are the largest β.
+    """θ with ``Σ_k max(0, β_k − θ) = base + rate·θ``; ``largest`` are the three largest β.
 
-    With fewer entries θ is less, so the two largest bound it from below, and mostly few entries
-    are above that bound. The set of positive entries shrinks from these and never has to take
-    one back (Michelot's projection onto a simplex).
+    With fewer entries θ is less, so the two largest bound it from below, and mostly no other entry
+    is above that bound. The set of positive entries shrinks from those that are and never has to
+    take one back (Michelot's projection onto a simplex).
     """
-    theta = (first - base) / (1.0 + rate)
-    theta = max(theta, (first + second - base) / (2.0 + rate))
+    first, second, third = largest
+    of_one = (first - base) / (1.0 + rate)
+    of_two = (first + second - base) / (2.0 + rate)
+    theta = max(of_one, of_two)
     if rate > 0.0:
         theta = max(theta, -base / rate)
+    if third <= theta:
+        return of_two if second > theta else of_one if first > theta else theta
     count = 0
     mass = 0.0
     for k in range(m):  # no branches: a slot is overwritten until an entry stays
@@ -170,23 +177,25 @@ def visit_isotropic(
     shift = ridge * total
     beta = work.first
     inverse = 1.0 / square
-    first = second = -np.inf
+    first = second = third = -np.inf
     for k in range(m):
         # The true output has loss 0 and no plane.
         value = alpha[at + k] + (values[k] - shift) * inverse if losses[k] > 0.0 else -np.inf
         beta[k] = value
+        third = max(third, min(second, value))
         second = max(second, min(first, value))
         first = max(first, value)
+    largest = (first, second, third)
     kappa = 1.0 + ridge * inverse
     pack = work.second
     # An example at its bound mostly stays there: try that first.
-    theta = threshold(beta, m, first, second, cap, 0.0, pack) if total >= cap else -np.inf
+    theta = threshold(beta, m, largest, cap, 0.0, pack) if total >= cap else -np.inf
     tight = True
     if theta < kappa * (cap - total):  # the bound, if it was tried, does not hold the mass back
-        theta = threshold(beta, m, first, second, total, 1.0 / kappa, pack)
+        theta = threshold(beta, m, largest, total, 1.0 / kappa, pack)
         tight = theta > kappa * (cap - total)
         if tight:
-            theta = threshold(beta, m, first, second, cap, 0.0, pack)
+            theta = threshold(beta, m, largest, cap, 0.0, pack)
     steps = work.steps
     some = False
     mass = 0.0
@@ -317,6 +326,49 @@ def visit_under(
 by_class(visit_under, VISITS.get)
 
 
+@helper
+def make_work(alpha: Array, drift: Array) -> Work:
+    """The tables, flat, with room to work in."""
+    m = alpha.shape[1]
+    size = m + PADDING
+    return Work(
+        alpha.reshape(alpha.size),
+        drift.reshape(drift.size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(m, dtype=np.int64),
+        np.empty((m, m)),
+    )
+
+
+@helper
+def visit_in_turn(
+    problem: Any,
+    form: Formulation,
+    rule: Any,
+    order: Array,
+    w: Array,
+    visits: float,
+    gaps: Array,
+    work: Work,
+) -> None:
+    """Visit the examples of ``order``; ``visits`` were made before (for the average)."""
+    m = work.chosen.shape[0]
+    k = visits
+    for t in range(order.shape[0]):
+        if t + 2 < order.shape[0]:  # send for what the next visits will read
+            all_prefetch(problem, order[t + 1], order[t + 2], w)
+            for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
+                prefetch(work.alpha, p)
+                prefetch(work.drift, p)
+        i = order[t]
+        k += 1.0
+        gaps[i] = visit_under(rule, problem, form, i, w, k * (k - 1.0), work)
+
+
 @kernel
 def move_all(
     problem: Any,
@@ -329,30 +381,58 @@ def move_all(
     visits: float,
     gaps: Array,
 ) -> None:
-    """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    m = alpha.shape[1]
-    size = m + PADDING
-    work = Work(
-        alpha.reshape(alpha.size),
-        drift.reshape(drift.size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(m, dtype=np.int64),
-        np.empty((m, m)),
-    )
-    k = visits
-    for t in range(order.shape[0]):
-        if t + 2 < order.shape[0]:  # send for what the next visits will read
-            all_prefetch(problem, order[t + 1], order[t + 2], w)
-            for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
-                prefetch(work.alpha, p)
-                prefetch(work.drift, p)
-        i = order[t]
-        k += 1.0
-        gaps[i] = visit_under(rule, problem, form, i, w, k * (k - 1.0), work)
+    """Visit the examples of ``order`` in turn."""
+    visit_in_turn(problem, form, rule, order, w, visits, gaps, make_work(alpha, drift))
+
+
+@helper
+def choose_worth(active: Array, gaps: Array, skip: float, draws: Array, order: Array) -> int:
+    """Put the examples whose gap is not below ``skip`` times the mean in a random order; how many.
+
+    Where they are many, short runs are shuffled: neighbours in memory stay together.
+    """
+    total = 0.0
+    for i in active:
+        total += gaps[i]
+    least = skip * max(total / active.shape[0], 1e-300)
+    count = 0
+    for i in active:
+        if gaps[i] >= least:
+            order[count] = i
+            count += 1
+    run = RUN if count >= MANY else 1
+    runs = count // run
+    for r in range(runs):
+        other = r + int(draws[r] * (runs - r))
+        for p in range(run):
+            i = order[r * run + p]
+            order[r * run + p] = order[other * run + p]
+            order[other * run + p] = i
+    return count
+
+
+@kernel
+def pass_over(
+    problem: Any,
+    form: Formulation,
+    rule: Any,
+    active: Array,
+    skip: float,
+    draws: Array,
+    alpha: Array,
+    drift: Array,
+    w: Array,
+    visits: float,
+    gaps: Array,
+) -> float:
+    """A pass for each row of ``draws`` over what is worth a visit; all visits so far."""
+    work = make_work(alpha, drift)
+    order = np.empty_like(active)
+    for q in range(draws.shape[0]):
+        count = choose_worth(active, gaps, skip, draws[q], order)
+        visit_in_turn(problem, form, rule, order[:count], w, visits, gaps, work)
+        visits += count
+    return visits
 
 
 @kernel
@@ -460,16 +540,6 @@ def add_curvature(
             all_curvature(problem, i, chosen[:count], scales, rho[i], sigma[i], matrix)
 
 
-def shuffle_runs(rng: np.random.Generator, examples: Array) -> Array:
-    """A random order of short runs: neighbours in memory stay together."""
-    run = 8
-    if len(examples) < 64 * run:
-        return rng.permutation(examples)
-    whole = len(examples) // run * run
-    runs = rng.permutation(examples[:whole].reshape(-1, run), axis=0)
-    return np.concatenate([runs.ravel(), examples[whole:]])
-
-
 def make_table(multipliers: WorkingSet | Array, n_outputs: int) -> Array:
     """A dense (examples, outputs) table; planes, which streams have, are single labels."""
     if isinstance(multipliers, np.ndarray):
@@ -523,11 +593,14 @@ class EnumeratedSDM(CertifiedSolver):
         few = n_weights <= self.options.newton_weights and not self.hard
         self.accelerate = Accelerator(self.options.cg_steps, n_weights if few else math.inf)
         self._distance = math.inf  # of the last look's primal from the dual
+        self._near = False  # Newton steps may begin soon
         self.certifies = not self.hard
         if start is not None:
             self.add(self.alpha, 1.0, self.w)
-        elif np.isfinite(form.cap).all() and self.accelerate.price(self._work(10)) > 30.0:
-            self.plan_stages(float(form.cap.mean()) * self.square)
+        elif np.isfinite(form.cap).all():
+            self._near = self.accelerate.price(self._work(10)) <= 30.0
+            most = NEAR_STAGES if self._near else 20
+            self.plan_stages(float(form.cap.mean()) * self.square, most)
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
@@ -565,16 +638,20 @@ class EnumeratedSDM(CertifiedSolver):
         passes = self.options.passes
         if not self.stages:  # the first gaps are soon out of date
             passes = min(passes, 4 + 2 * self.clock)
-        for _ in range(passes):
-            mean = np.add.reduce(self.gaps[self.active]) / len(self.active)  # quicker than ``mean``
-            worth = self.gaps >= self.options.skip * max(mean, 1e-300)
-            self.move(worth.nonzero()[0], stage)
+        n = len(self.active)
+        draws = self.rng.random((passes, max(n // RUN, min(n, MANY))))
+        for part in np.array_split(draws, passes) if self._work(1) > LONG_PASS else (draws,):
+            self.pass_over(part, stage)
         final = stage is self.form and self.clock > 1
         leapt = final and self.accelerate(self, self._distance, self._work(passes))
         if self.stage_begins(self.clock + 1):
             return math.inf
         # A step over all planes leaves the average behind.
         primal = self._look_at_best(stage, both=leapt or self.clock % 4 == 0)
+        if self.clock == 1 and self._near:
+            scale = 0.5 * float(self.w @ self.w) + total_slack_cost(stage, self.violation)
+            if self.gaps.sum() > 0.5 * scale:  # visits crawl at a small C, too: no detours
+                self.stages = []
         self._distance = primal - self.dual()
         return self._distance if stage is self.form else math.inf
 
@@ -607,9 +684,14 @@ class EnumeratedSDM(CertifiedSolver):
         self.workers.over(everyone, find_gaps, self.compiled.problem, form, PART, self.w, *out)
         self.oracle_calls += self.compiled.n
 
-    def move(self, examples: Array, form: Formulation) -> None:
-        """Visit examples in a random order."""
-        self.move_in(shuffle_runs(self.rng, examples), form)
+    def pass_over(self, draws: Array, form: Formulation) -> None:
+        """Passes over the examples with something to gain."""
+        visits = pass_over(
+            *(self.compiled.problem, form, self.rule, self.active, float(self.options.skip), draws),
+            *(self.alpha, self.drift, self.w, self.visits, self.gaps),
+        )
+        self.oracle_calls += int(visits - self.visits)
+        self.visits = visits
 
     def move_in(self, order: Array, form: Formulation) -> None:
         """Visit examples in the order given."""

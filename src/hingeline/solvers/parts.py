@@ -350,7 +350,8 @@ class SDMInParts(PlaneSolver):
             self.make_room()
         else:
             if start is None:
-                pieces = cut_into_pieces(self.parts)
+                whole = self.parts.start, self.parts.stop
+                pieces = cut_into_pieces(self.parts) if self.compiled.breakable else whole
                 _, lengths = place_parts(self.parts, *pieces)
                 start = PartSet(empty_working_set(lengths), *pieces)
             self._place(start, np.zeros(len(start.start)))

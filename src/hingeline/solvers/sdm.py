@@ -145,7 +145,7 @@ register_rule(Pair, _step)
 # dual rises, so the dual never falls. J. Moré, G. Toraldo, *On the solution of large quadratic
 # programming problems with bound constraints* (1991) is the scheme.
 
-SMALL_FIT = 3e7  # Multiplications and additions that take no time worth saving.
+SMALL_FIT = 2e7  # Multiplications and additions that take no time worth saving.
 #: With this few multipliers the step costs next to nothing, where planes are light, too.
 SMALL = 200
 SMALL_PLANE = 2000

@@ -146,6 +146,18 @@ def stretch(problem: ChainProblem, starts: Array) -> ChainProblem:
     return problem._replace(offsets=starts)
 
 
+def place_products(offsets: Array, cache_mb: float) -> tuple[Array, Array]:
+    """Room for products of tokens with those before them, as far as memory goes, and where."""
+    lengths = np.diff(offsets)
+    tokens = np.arange(offsets[-1])
+    most = np.where(lengths <= GRAM_LENGTH, GRAM_LENGTH, GRAM_OF_LONG)
+    before = tokens - np.repeat(offsets[:-1], lengths)
+    ends = np.cumsum(np.minimum(before + 1, np.repeat(most, lengths)))
+    kept = ends * 8 <= cache_mb * 2**20
+    room = np.full(int(ends[kept].max(initial=0)), np.nan)
+    return room, np.where(kept, ends - 1 - tokens, -1)
+
+
 def make_problem(
     indptr: Array,
     indices: Array,
@@ -168,12 +180,7 @@ def make_problem(
     stride = pad_row(n_labels) if stride is None else stride
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
-    lengths = np.diff(offsets)
-    tokens = np.arange(offsets[-1])
-    most = np.where(lengths <= GRAM_LENGTH, GRAM_LENGTH, GRAM_OF_LONG)
-    before = tokens - np.repeat(offsets[:-1], lengths)
-    ends = np.cumsum(np.minimum(before + 1, np.repeat(most, lengths)))
-    kept = ends * 8 <= cache_mb * 2**20
+    token_gram, gram_row = place_products(offsets, cache_mb)
     kind = PlainChain if stride < LONG_ROW else ChainProblem
     return (ZeroOneChain if cost[0, 0] > 0.0 else kind)(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
@@ -182,8 +189,8 @@ def make_problem(
         offsets=np.ascontiguousarray(offsets, dtype=np.int64),
         labels=np.ascontiguousarray(labels, dtype=np.int32),
         cost=padded_cost,
-        token_gram=np.full(int(ends[kept].max(initial=0)), np.nan),
-        gram_row=np.where(kept, ends - 1 - tokens, -1),
+        token_gram=token_gram,
+        gram_row=gram_row,
         end_masks=np.zeros((0, stride)),
         move_mask=np.zeros((0, stride)),
         token_mask=np.zeros((0, stride)),
@@ -221,7 +228,7 @@ def constrain(problem: ChainProblem, valid: Any = None, allowed: Any = None) -> 
 
 
 @helper
-def _token_dot(problem: ChainProblem, s: int, t: int) -> float:
+def token_dot(problem: Any, s: int, t: int) -> float:
     """``x_s·x_t`` of two CSR rows with sorted indices."""
     p = problem.indptr[s]
     q = problem.indptr[t]
@@ -261,7 +268,7 @@ def _emission_sqdist_gram(problem: ChainProblem, i: int, y: Array, z: Array, whe
                 continue
             value = gram[row + t]
             if np.isnan(value):
-                value = _token_dot(problem, lo + s, lo + t)
+                value = token_dot(problem, lo + s, lo + t)
                 gram[row + t] = value
             total += sign * value if p == q else 2 * sign * value
     return total
@@ -293,7 +300,7 @@ def _emission_sqdist_scatter(
 
 
 @helper
-def _has_products(problem: ChainProblem, lo: int, where: Array) -> bool:
+def has_products(problem: Any, lo: int, where: Array) -> bool:
     """Whether the row of the last of these tokens reaches back to the first."""
     if where.shape[0] == 0:
         return True
@@ -317,7 +324,7 @@ def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Arr
             where[count] = t
             count += 1
     where = where[:count]
-    if _has_products(problem, problem.offsets[i], where):
+    if has_products(problem, problem.offsets[i], where):
         total = _emission_sqdist_gram(problem, i, y, z, where)
     else:
         total = _emission_sqdist_scatter(problem, i, y, z, where, scratch)

@@ -5,6 +5,7 @@ solver source). The choice is made by looking: if all methods are compiled, so a
 """
 
 from collections.abc import Callable, Sequence
+from inspect import signature
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ class Structure:
 
     ``joint_feature(x, y)``
         the feature vector f(x, y), float64, always of the same length
-    ``loss(y_true, y)``
+    ``loss(y_true, y)``, or ``loss(x, y_true, y)`` where the cost of a mistake depends on x
         l(y) ≥ 0, zero for the true output
     ``decode(x, w, y_true, loss_scale)``
         an output that maximises ``w·f(x, y) + loss_scale·loss(y_true, y)``. In prediction
@@ -128,6 +129,18 @@ def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
     return found
 
 
+def takes_input(loss: Any) -> bool:
+    """Whether a loss is a function of x, too: it has three parameters without a default."""
+    parameters = signature(_source(loss)).parameters.values()
+    return sum(each.default is each.empty for each in parameters) == 3
+
+
+def find_loss(structure: Structure) -> Function:
+    """The structure's loss as a function of x, the true output and another."""
+    loss = methods_of(structure)["loss"]
+    return loss if takes_input(loss) else lambda x, y_true, y: loss(y_true, y)
+
+
 def is_compiled(structure: Structure) -> bool:
     """Whether all methods are numba functions, so that solvers are compiled around them."""
     return all(is_jitted(method) for method in methods_of(structure).values())
@@ -180,6 +193,7 @@ def _primitives(
     def square_difference(x: Any, y: Array, z: Array) -> float:
         return np.sum((joint_feature(x, y) - joint_feature(x, z)) ** 2)
 
+    cost = loss if takes_input(loss) else wrap(lambda x, y_true, y: loss(y_true, y))
     score = methods.get("plane_score") or wrap(score_difference)
     add = methods.get("plane_add") or wrap(add_difference)
     square = methods.get("plane_sqdist") or wrap(square_difference)
@@ -192,10 +206,10 @@ def _primitives(
         y_true = gold(problem, i)
         y = best(x, w, y_true, loss_scale)
         y_out[:] = y
-        return np.sum(w * joint_feature(x, y_out)) + loss_scale * loss(y_true, y_out)
+        return np.sum(w * joint_feature(x, y_out)) + loss_scale * cost(x, y_true, y_out)
 
     def plane_loss(problem: Any, i: int, y: Array) -> float:
-        return loss(gold(problem, i), y)
+        return cost(get(problem, i), gold(problem, i), y)
 
     def truth(problem: Any, i: int, y_out: Array) -> None:
         y_out[:] = gold(problem, i)

@@ -8,6 +8,7 @@ of them are the working set: ``all_scores`` reads every class in one sweep over 
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, prefetch
@@ -64,16 +65,16 @@ def make_problem(
     stride = pad_row(n_labels) if stride is None else stride
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
-    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     with np.errstate(over="ignore"):  # estimators refuse it
         squares = np.asarray(values, dtype=np.float64) ** 2
+    table = sp.csr_matrix((squares, indices, indptr), (len(indptr) - 1, n_features))
     return MulticlassProblem(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
         indices=np.ascontiguousarray(indices, dtype=np.int32),
         values=np.ascontiguousarray(values),
         labels=np.ascontiguousarray(labels, dtype=np.int32),
         cost=padded_cost,
-        sqnorm=np.bincount(row, weights=squares, minlength=len(indptr) - 1),
+        sqnorm=table @ np.ones(n_features),
         n_features=int(n_features),
         n_labels=int(n_labels),
         stride=int(stride),
