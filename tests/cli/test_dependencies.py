@@ -95,9 +95,9 @@ def test_the_report_and_what_parsers_cannot(folder, tmp_path):
 def test_options_that_do_not_fit(folder, tmp_path):
     file, new = folder / "train.conllu", ("--model", tmp_path / "new.hinge")
     task = ("--task", "dependencies")
-    assert "--scheme is not for --task" in refused("train", file, *new, *task, "--scheme", "IOB2")
+    assert "--scheme is for labels" in refused("train", file, *new, *task, "--scheme", "IOB2")
     said = refused("train", file, *new, *task, "--template", "x.tpl")
-    assert "not of dependencies" in said
+    assert "--template is for labels, not for dependencies" in said
     assert "projective must be" in refused("train", file, *new, *task, "--projective", "never")
     assert "--projective is not for" in refused("train", file, *new, "--projective", "yes")
     cross = treebank(3, 0).replace("\t0\troot", "\t1\troot", 1)

@@ -37,7 +37,10 @@ def check_estimator(estimator: Any) -> None:
     """Refuse parameters that do not work in blocks, before anything is read."""
     from hingeline.distributed.fit import refuse
 
-    refuse(estimator)
+    try:
+        refuse(estimator)
+    except TypeError as error:  # not of blocks at all
+        raise ValueError(f"--workers: {error}") from None
 
 
 @contextmanager

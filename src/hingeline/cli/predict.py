@@ -68,9 +68,6 @@ def predict(
     if margin + probability + (nbest > 1) + (constraints is not None) > 1:
         which = "--margin, --probability, --nbest and --constraints"
         raise ValueError(f"{which} exclude each other: use one.")
-    lacks = not hasattr(estimator, "decision_function")
-    what = f"--margin is for labels of single tokens, not for {type(estimator).__name__}"
-    files.require(not (margin and lacks), f"{what}: use --nbest 2.")
     measure = "margin" if margin else "probability" if probability else ""
     sure = estimator
     if probability:

@@ -36,9 +36,6 @@ def report(
 
     reporter = Reporter(model.name, None)
     estimator = hingeline.load(model)
-    what = f"the report is not for a {type(estimator).__name__} yet"
-    told = files.task_of(estimator) == "labels"
-    files.require(told, f"{what}: use hingeline evaluate and hingeline explain.")
     estimator.set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
         estimator.stop_reason_ = (

@@ -152,8 +152,6 @@ def train(
     scales = estimator.C != "scale" or known["C"] == "scale"
     require(scales, "--C: scale is for sequences; give a number, or auto.")
     estimator.check_parameters()
-    what = f"--keep-state is for models that can be updated, which a {learner.__name__} is not"
-    require(not keep_state or hasattr(estimator, "partial_fit"), f"{what}: leave it out.")
     if workers is not None:
         in_blocks.check_estimator(estimator)
     features = fits.make_encoder(file.format.name, task, template, min_count, hash_bits)

@@ -568,7 +568,7 @@ def list_change(
     words, more = planes_list(problem, i, ys, steps, out.code[at:], out.values[v:])
     dense = words < 0
     if dense:
-        words, more = 3 + w.shape[0], w.shape[0]
+        words, more = 3 + w.shape[0], 1 + w.shape[0]
     if at + words > out.code.shape[0] or v + more > out.values.shape[0]:
         code, values = _grow(out.code, at, 2 * (at + words)), _grow(out.values, v, 2 * (v + more))
         out = Changes(out.ends, code, values)
@@ -580,11 +580,11 @@ def list_change(
         for k in range(w.shape[0]):
             w[k] = common[k]
             if spare[k] != 0.0:
-                code[at + 2 + count], out.values[v + count] = k, spare[k]
+                code[at + 3 + count], out.values[v + 1 + count] = k, spare[k]
                 spare[k] = 0.0
                 count += 1
-        code[at], code[at + 1], code[at + 2 + count] = 1, count, 0
-        words, more = 3 + count if count > 0 else 0, count
+        code[at], code[at + 1], code[at + 2], out.values[v] = -count, 1, 0, 1.0
+        words, more = 3 + count, 1 + count
     else:
         p = at
         while p < at + words:

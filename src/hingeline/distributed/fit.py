@@ -147,6 +147,7 @@ def _copy(estimator: Any) -> Any:
 
 def refuse(estimator: Any) -> None:
     """Refuse what blocks do not solve, in one sentence."""
+    kind_of(estimator)
     estimator.check_parameters()
     slack, C = estimator.slack, estimator.C
     what = f"solver={estimator.solver!r} does not work in blocks"
