@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 
 from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM, load
+from hingeline.estimators import paths
 
 
 def rows(n: int = 300, noise: float = 1.0, seed: int = 0) -> tuple[Any, Any]:
@@ -22,10 +23,11 @@ def chains(n: int = 120, seed: int = 0) -> tuple[Any, Any]:
     return list(X.reshape(n, 6, 3)), list(y.reshape(n, 6))
 
 
-def test_least_loss_on_held_out_examples() -> None:
+def test_least_loss_on_held_out_examples(monkeypatch: Any) -> None:
     """By hand: the trials are fits without a fifth of the examples, judged on that fifth."""
+    monkeypatch.setitem(paths.TRIAL_TOL, "C", 1e-4)
     X, y = rows()
-    model = MulticlassSSVM("auto", random_state=3).fit(X, y)
+    model = MulticlassSSVM("auto", tol=1e-4, random_state=3).fit(X, y)
     assert model.C == "auto"
     values = [trial.C for trial in model.C_path_]
     assert values[0] == 1.0
@@ -39,22 +41,23 @@ def test_least_loss_on_held_out_examples() -> None:
     held = np.random.default_rng(seed).permutation(len(y))[: len(y) // 5]
     rest = np.setdiff1d(np.arange(len(y)), held)
     for trial in model.C_path_:
-        other = MulticlassSSVM(trial.C, tol=1e-4).fit(X[rest], y[rest])
+        other = MulticlassSSVM(trial.C, tol=1e-5).fit(X[rest], y[rest])
         wrong = np.mean(other.predict(X[held]) != y[held])
-        assert trial.held_out_loss == pytest.approx(wrong, abs=0.035)
+        assert trial.held_out_loss == pytest.approx(wrong, abs=0.02)  # one example
 
 
 def test_it_goes_where_the_loss_falls() -> None:
-    """Small features of a rare class want a larger C, many useless ones a smaller C."""
+    """Small features of a rare class want a larger C, many weak ones a smaller C."""
     y = np.arange(300) % 5 == 0
     X = 0.05 * (y + 0.1 * np.random.default_rng(0).normal(size=300))[:, None]
     small = MulticlassSSVM("auto", random_state=0).fit(X, y)
     assert small.C_ > 1.0
     assert small.score(X, y) > 0.99
-    X, y = rows(n=600)
-    wide = np.hstack([X, np.random.default_rng(1).normal(size=(600, 60))])
-    large = MulticlassSSVM("auto", random_state=0).fit(3.0 * wide, y)
-    assert large.C_ < 1.0
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, 800)
+    X = 0.06 * (0.08 * (2 * y - 1)[:, None] + rng.normal(size=(800, 600)))
+    chosen = [MulticlassSSVM("auto", random_state=seed).fit(X, y).C_ for seed in (1, 2, 3)]
+    assert sum(C < 1.0 for C in chosen) >= 2  # which fifth is held out is a matter of luck
 
 
 def test_a_larger_C_is_not_tried_where_no_slack_is_left() -> None:
