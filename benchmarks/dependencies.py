@@ -10,6 +10,7 @@ exponent of a sentence's time. Features, C and sizes of tables were chosen on de
 
 from __future__ import annotations
 
+import argparse
 import time
 from typing import Any
 
@@ -132,9 +133,8 @@ def draw(rows: list[dict[str, Any]], quick: bool) -> None:
     figure.savefig(result_path(NAME, quick, ".png"), dpi=110)
 
 
-def main() -> None:
+def run(options: argparse.Namespace) -> None:
     """Print and write all rows."""
-    options = argument_parser(__doc__).parse_args()
     rows = parse(300 if options.quick else 10**9, max(options.n_jobs, 1))
     rows += (decoders := measure_decoders(0.02 if options.quick else 0.3))
     for row in rows:
@@ -144,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    entry_point(main)
+    entry_point(lambda: run(argument_parser(__doc__).parse_args()))

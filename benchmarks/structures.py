@@ -6,7 +6,9 @@ the names of CoNLL-2002 (Spanish) and the chunks of CoNLL-2000. Then what a lexi
 segments gains: made of the training spans (``seen``: in the training data a phrase counts where it
 is a span of another sentence), and as a gazetteer, with 1,000 labelled sentences and the phrases
 that are spans in the other training sentences. Last, the time of a decode by length, labels and
-longest segment, with the exponents. Processor seconds.
+longest segment, with the exponents, as a picture too. Processor seconds.
+
+``--part dependencies``: `dependencies.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+import dependencies
 from datasets import conll2000
 from harness import (
     argument_parser,
@@ -27,6 +30,7 @@ from harness import (
     cpu_seconds,
     entry_point,
     print_table,
+    result_path,
     timed,
     write_results,
 )
@@ -203,9 +207,9 @@ def time_real_decoding(train: Part, test: Part) -> dict[str, float]:
     return found
 
 
-def run_segments(options: argparse.Namespace) -> list[dict[str, Any]]:
+def run_segments(options: argparse.Namespace) -> None:
     """Compare systems on real data, then time decoding."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, load in (("conll2002 (names)", spanish), ("conll2000 (chunks)", chunks)):
         train, test = load()
         if options.quick:
@@ -244,21 +248,38 @@ def run_segments(options: argparse.Namespace) -> list[dict[str, Any]]:
         cells = [[f"{row[name]:.0f}" for name in names] for row in table["rows"]]
         ways = ", ".join(f"{name} {value:.2f}" for name, value in table["exponents"].items())
         print_table(f"decoding by {table['by']}; exponents: {ways}", names, cells)
-    return rows
+    write_results("structures_segments", rows, quick=options.quick)
+    draw_scaling(rows, options.quick)
 
 
-PARTS = {"segments": run_segments}
+def draw_scaling(rows: list[dict[str, Any]], quick: bool) -> None:
+    """Time a token against length, labels and longest segment."""
+    from matplotlib.figure import Figure
+
+    tables = [row for row in rows if "by" in row]
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    for axes, table in zip(figure.subplots(1, len(tables), sharey=True), tables, strict=True):
+        for system, exponent in table["exponents"].items():
+            points = [(row[table["by"]], row[system]) for row in table["rows"]]
+            label = f"{system.removesuffix(' ns/token')}: exponent {exponent:.2f}"
+            axes.loglog(*zip(*points, strict=True), "o-", label=label)
+        axes.set(xlabel=table["by"])
+        axes.legend(frameon=False, fontsize="small")
+    figure.axes[0].set_ylabel("nanoseconds a token")
+    figure.savefig(result_path("structures_segments", quick, ".png"), dpi=110)
+
+
+PARTS = {"segments": run_segments, "dependencies": dependencies.run}
 
 
 def main() -> None:
-    """Run one part and write its file."""
+    """Run one part, which writes its file."""
     parser = argument_parser(__doc__)
     parser.add_argument("--part", choices=[*PARTS], required=True)
     parser.add_argument("--without-peer", action="store_true", help="leave CRFsuite out")
     options = parser.parse_args()
     console.print(WARM_UP_NOTE)
-    rows = PARTS[options.part](options)
-    write_results(f"structures_{options.part}", rows, quick=options.quick)
+    PARTS[options.part](options)
 
 
 if __name__ == "__main__":
