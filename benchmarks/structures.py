@@ -263,6 +263,9 @@ def draw_scaling(rows: list[dict[str, Any]], quick: bool) -> None:
             points = [(row[table["by"]], row[system]) for row in table["rows"]]
             label = f"{system.removesuffix(' ns/token')}: exponent {exponent:.2f}"
             axes.loglog(*zip(*points, strict=True), "o-", label=label)
+        ticks = [row[table["by"]] for row in table["rows"]]
+        axes.set_xticks(ticks, map(str, ticks))
+        axes.set_xticks([], minor=True)
         axes.set(xlabel=table["by"])
         axes.legend(frameon=False, fontsize="small")
     figure.axes[0].set_ylabel("nanoseconds a token")
