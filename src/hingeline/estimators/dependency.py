@@ -16,7 +16,7 @@ from hingeline.core.primitives import Layout, decode, pad_row
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features import input as reading
 from hingeline.features.arcs import ArcFeatures
-from hingeline.features.tables import TokenTable
+from hingeline.features.tables import Labels, TokenTable
 from hingeline.inference.dependencies import find_best_trees, find_crossing
 from hingeline.structures import dependency
 from hingeline.structures.dependency import DependencyProblem
@@ -200,7 +200,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
         found = np.empty(problem.offsets[-1], dtype=np.int32)
         self._over(parse_all, problem, found)
         words = self._words(found)
-        return [words[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]
+        return Labels(words[lo:hi] for lo, hi in pairwise(problem.offsets.tolist()))
 
     def _prepare(self, X: Any) -> DependencyProblem:
         """New sentences as the kernels of prediction want them."""

@@ -357,7 +357,7 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     def _write(self, spans: list[list[Span]], offsets: Array) -> Any:
         """Spans in the form of the training data."""
         if self.scheme_ is None:
-            return spans
+            return Labels(spans)
         pairs = zip(spans, offsets[:-1].tolist(), strict=True)
         flat = [(label, lo + a, lo + b) for own, lo in pairs for a, b, label in own]
         tags = np.array(schemes.write_spans(flat, offsets.tolist(), self.scheme_))

@@ -49,8 +49,8 @@ class _Cut:
         return (self[i] for i in range(len(self)))
 
 
-class Labels(list[Array]):
-    """Labels of sequences, one array for each, which NumPy takes as one array of arrays.
+class Labels(list[Any]):
+    """Outputs of sequences, an array or list for each, which NumPy takes as one array of them.
 
     So scikit-learn's ``cross_val_predict`` can put those of several folds together.
     """
