@@ -27,6 +27,9 @@ from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM
 from hingeline.distributed import fit_blocks
 from hingeline.features import DictEncoder, TokenTemplates
 
+# isort: split
+from marks import slow
+
 pytestmark = pytest.mark.subprocess
 PARTS = [sentences(12, seed) for seed in range(3)]
 TEST = sentences(15, 9)
@@ -143,7 +146,10 @@ FORMATS = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+SETS = ("multilabel", "arff")  # which compile what no other test of blocks does
+
+
+@pytest.mark.parametrize("name", [slow(name) if name in SETS else name for name in FORMATS])
 def test_every_format_has_the_optimum_of_one_file(tmp_path, local, name):
     """All parts in one file, trained on in one piece, and each part in a block."""
     texts, options, estimator = FORMATS[name]

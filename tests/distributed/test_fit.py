@@ -396,7 +396,7 @@ def rings(n=24):
     return [Graph(rng.normal(size=(4, 3)) + own[:, None], edges) for own in y], y
 
 
-@pytest.mark.parametrize("void", [None, 2])
+@pytest.mark.parametrize("void", [None, slow(2)])
 def test_graphs_train_in_blocks(void, here):
     X, y = rings()
     weights = np.linspace(0.5, 1.5, len(X))
@@ -447,6 +447,7 @@ def test_a_structure_of_ones_own_trains_in_blocks(here):
     assert np.array_equal(again.weights_, model.weights_)
 
 
+@pytest.mark.slow
 def test_predictions_keep_to_the_scheme(here):
     model = fit_blocks(ChainSSVM(**TAGGER.get_params() | {"scheme": "IOB2"}), notes())
     assert model.scheme_ == "IOB2"

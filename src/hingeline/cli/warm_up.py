@@ -13,7 +13,7 @@ import typer
 import hingeline
 from hingeline.cli import app
 
-Kind = StrEnum("Kind", ["chain", "multiclass", "graph", "all"])
+Kind = StrEnum("Kind", ["chain", "multiclass", "graph", "segment", "dependency", "all"])
 #: Kind -> processor seconds of a first fit and prediction with one kind of numbers, measured from
 #: an empty cache on a busy machine of two cores.
 _SECONDS = {"chain": 12, "multiclass": 5, "graph": 15}
@@ -31,6 +31,8 @@ def fit_tiny(estimator: Any, numbers: str) -> None:
     y: Any = [np.array(["O", "B-x", "I-x"]), np.array(["O", "B-x", "O"])]
     if estimator.__name__ == "MulticlassSSVM":
         X, y = np.vstack(X), np.concatenate(y)
+    elif estimator.__name__ == "DependencySSVM":  # words have no numbers
+        X, y = [["a", "b"]] * 2, [[(2, "x"), (0, "y")]] * 2
     elif estimator.__name__ == "GraphSSVM":
         X = [hingeline.Graph(eye, np.array([[0, 1], [1, 2], [2, 0]]))] * 2
     with warnings.catch_warnings(action="ignore"):  # it stops short of its tolerance
