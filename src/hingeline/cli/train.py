@@ -202,9 +202,8 @@ def train(
             seconds = clock.stop("encode")
             progress.say(f"encoded {samples.width:,} features in {seconds:.1f} s")
         learn = partial(estimator.fit, samples.X, samples.y)
-        if (
-            once and estimator.C == "scale" and slack != "nu"
-        ):  # known before the fit, kept for updates
+        # C is known before the fit, and kept for updates.
+        if once and estimator.C == "scale" and slack != "nu":
             matrix = samples.X.matrix
             estimator.C = scale_C(matrix.data, matrix.indptr, False)
 
