@@ -15,8 +15,8 @@ from hingeline.cli import app
 
 Kind = StrEnum("Kind", ["chain", "multiclass", "graph", "segment", "dependency", "all"])
 #: Kind -> processor seconds of a first fit and prediction with one kind of numbers, measured from
-#: an empty cache on a busy machine of two cores.
-_SECONDS = {"chain": 12, "multiclass": 5, "graph": 15}
+#: an empty cache; the last two on a quiet machine.
+_SECONDS = {"chain": 12, "multiclass": 5, "graph": 15, "segment": 12, "dependency": 10}
 _NUMBERS = ("float64", "float32")  # Arrays of numbers are float64, encoded features float32.
 #: Of a tiny fit: passes enough for the steps that come late in a run.
 _TINY = {"tol": 1e-300, "max_iter": 8, "random_state": 0}
@@ -74,7 +74,8 @@ def warm_up(
         what = "there is no folder to keep kernels in: set HINGELINE_CACHE_DIR to one that can be"
         raise ValueError(f"{what} written, and do not set HINGELINE_CACHE=0.")
     kinds = list(_SECONDS) if kind is Kind.all else [kind.value]
-    work = [(name, numbers) for name in kinds for numbers in _NUMBERS]
+    # Words of dependencies have codes, no numbers.
+    work = [(k, n) for k in kinds for n in _NUMBERS[: 1 if k == "dependency" else 2]]
     processes = min(n_jobs if n_jobs > 0 else os.cpu_count() or 1, len(work))
     seconds = sum(_SECONDS[name] for name, _ in work)
     began, total = time.perf_counter(), 0
