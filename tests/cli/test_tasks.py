@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+import hingeline
 from hingeline.data import load_notes
 
 # isort: split
@@ -51,6 +52,28 @@ def test_the_report_of_trees_tells_heads_from_relations(folder):
     assert "LAS 60.00 %" in page
     assert "UAS 80.00 %" in page
     assert "advmod, wrong head" in page
+
+
+def test_lexicons_of_phrases(folder):
+    (folder / "days.txt").write_text("Monday\n\n  next   week \n")
+    train = ["train", folder / "a.conll", "-m", folder / "lexicon.hinge", "-q", "--lexicon"]
+    done(*train, f"day={folder / 'days.txt'}", "--task", "segments")
+    known = hingeline.load(folder / "lexicon.hinge").segment_features.lexicon
+    assert known == {"day": {"Monday", "next week"}}
+    assert "expected NAME=FILE" in refused(*train, "days.txt", "--task", "segments")
+    assert "none.txt" in refused(*train, "day=none.txt", "--task", "segments")
+    (folder / "empty.txt").write_text("\n")
+    assert "is empty" in refused(*train, f"day={folder / 'empty.txt'}", "--task", "segments")
+    assert "--lexicon is for --task segments" in refused(*train, f"day={folder / 'days.txt'}")
+
+
+def test_trees_are_compared_with_trees(folder):
+    test = ["--test", folder / "a.conllu"]
+    done("report", folder / "d.hinge", *test, "--compare", folder / "d.hinge")
+    assert "d.hinge" in (folder / "d.html").read_text()
+    done("train", folder / "a.conllu", "-m", folder / "tags.hinge", "-q")
+    said = refused("report", folder / "d.hinge", *test, "--compare", folder / "tags.hinge")
+    assert "predicts something else" in said
 
 
 @pytest.mark.parametrize("kind", ["s", "d"])

@@ -29,7 +29,7 @@ COMMANDS = (
 #: Options in groups, for commands with many; others stand first.
 _PANELS = {
     "The file": "format task columns use label",
-    "Features": "template min_count hash_bits scale",
+    "Features": "template min_count hash_bits scale lexicon",
     "What is learnt": "C grid nu slack loss rescale violators scheme edges projective",
     "When training ends": "tol max_iter max_time dev patience cv cv_output",
     "How training runs": "solver checkpoint checkpoint_every resume workers blocks n_jobs seed",

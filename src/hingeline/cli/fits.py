@@ -21,6 +21,7 @@ from hingeline.cli.progress import FitProgress, outcome_of
 from hingeline.data.text import open_text
 from hingeline.evaluation.metrics import attachment_scores, evaluate, multilabel_scores
 from hingeline.features.dicts import DictEncoder
+from hingeline.features.segments import SegmentTemplates
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.files import ModelFileError, read_header
 
@@ -87,6 +88,18 @@ def make_encoder(
         with open_text(template) as text:
             templates = "\n".join(line for _, line in text.lines())
     return TokenTemplates(templates, min_count=min_count or 1, hash_bits=hash_bits)
+
+
+def read_lexicons(given: list[str]) -> SegmentTemplates:
+    """Lists of phrases, each NAME=FILE with a phrase a line, as features of segments."""
+    found: dict[str, set[str]] = {}
+    for text in given:
+        name, _, path = text.partition("=")
+        require(name and path, f"--lexicon: expected NAME=FILE, got {text!r}.")
+        with blame("--lexicon"), open_text(path) as file:
+            found[name] = {" ".join(line.split()) for _, line in file.lines()} - {""}
+        require(found[name], f"--lexicon: {path} is empty: write a phrase a line.")
+    return SegmentTemplates(lexicon=found)
 
 
 class _OnHeldOut(EarlyStopping):

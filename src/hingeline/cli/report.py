@@ -90,7 +90,9 @@ def _predict_with(path: Path, samples: files.Samples, test: str, format: str, n_
     other = hingeline.load(path)
     other.set_params(n_jobs=n_jobs)
     own = files.read_for(other, path, test, format)
-    same = own.layout.kind == samples.layout.kind and own.layout.labels == samples.layout.labels
+    a, b = own.layout, samples.layout
+    same = a.kind == b.kind and a.labels == b.labels
+    same = same and (a.task == "dependencies") == (b.task == "dependencies")
     what = f"--compare: {path} predicts something else than the first model"
     files.require(same, f"{what}: compare models of the same labels.")
     with blame(test):

@@ -26,6 +26,10 @@ def train(
     min_count: app.MinCount = None,
     hash_bits: app.HashBits = None,
     scale: app.Scale = None,
+    lexicon: Annotated[
+        list[str] | None,
+        Option(help="For --task segments: NAME=FILE, a phrase a line; may be given again."),
+    ] = None,
     C: app.Cost = None,
     grid: Annotated[str | None, Option(help="Try C=0.01,0.1,1 and keep the best on --dev.")] = None,
     tol: app.Tol = 0.05,
@@ -152,6 +156,9 @@ def train(
     scales = estimator.C != "scale" or known["C"] == "scale"
     require(scales, "--C: scale is for sequences; give a number, or auto.")
     estimator.check_parameters()
+    if lexicon:
+        require(task == "segments", "--lexicon is for --task segments: leave it out.")
+        estimator.set_params(segment_features=fits.read_lexicons(lexicon))
     if workers is not None:
         in_blocks.check_estimator(estimator)
     features = fits.make_encoder(file.format.name, task, template, min_count, hash_bits)
