@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Workers
 from hingeline.solvers.relaxed.blocks import Dual, project
-from hingeline.solvers.relaxed.pairs import simplex_level
-from hingeline.solvers.relaxed.passes import Units, add_weights, evaluate, move_centre, pass_units
+from hingeline.solvers.relaxed.passes import (
+    Units,
+    add_weights,
+    evaluate,
+    move_centre,
+    pass_units,
+    simplex_level,
+)
 from hingeline.solvers.relaxed.soft import SoftBCFW
 from hingeline.structures.graph import compile_problem
 from hingeline.structures.graph_blocks import AnyFactors, BinaryPairs

@@ -29,7 +29,7 @@ P. Rigollet, *Near-linear time approximation algorithms for optimal transport vi
 iteration*, 2017, Algorithm 2.)
 
 Functions over all factors of an example come in two kinds, by the class of ``blocks.factors``: here
-for factors of any kind, in :mod:`hingeline.solvers.relaxed.pairs` for pairs of binary variables.
+for factors of any kind, in :mod:`hingeline.solvers.relaxed.passes` for pairs of binary variables.
 With ``cap`` 0 a visit leaves the weights as they are.
 """
 

@@ -51,12 +51,13 @@ from hingeline.solvers.relaxed.messages import (
     Tables,
     add_beliefs,
     descend_factors,
+    descend_pairs,
     descend_variables,
+    fill_pairs,
     fill_tables,
     normalise,
     score_variables,
 )
-from hingeline.solvers.relaxed.pairs import choose_pairs, descend_pairs, fill_pairs
 from hingeline.structures import graph_blocks
 from hingeline.structures.graph_blocks import BinaryPairs, Blocks
 
@@ -160,6 +161,8 @@ def descend(
         if by == PAIRS:
             stored = messages[blocks.message_at[i] :]
             fill_pairs(problem, i, planes, total, stored, own, tables)
+            for c in range(n_factors + 1):
+                tables.start[c] = 4 * c
             for _ in range(rounds):
                 descend_pairs(graph, temperature, own, tables)
             if rounds > 0:
@@ -180,13 +183,11 @@ def descend(
         # All of the gradient before any of the step: factors may share a template.
         for v in range(graph.n_states.shape[0]):
             states[v] = choose(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
-        if by == PAIRS:
-            choose_pairs(problem, graph, i, temperature, TIE_TOLERANCE, states, values)
-            for c in range(n_factors + 1):
-                tables.start[c] = 4 * c
-        for c in range(n_factors if by != PAIRS else 0):
+        for c in range(n_factors):
             first, end = tables.start[c], tables.start[c + 1]
-            if temperature > 0.0:
+            if temperature > 0.0 and by == PAIRS:
+                normalise(values, first, 4, temperature)
+            elif temperature > 0.0:
                 normalise(values, first, end - first, temperature)
             else:
                 choose_near(graph, c, values, first, end, states)

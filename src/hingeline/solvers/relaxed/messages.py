@@ -22,8 +22,13 @@ scores ``θ_c − Σ_v δ_cv`` of all factors stand in tables one after the othe
 messages. :mod:`hingeline.inference.messages` descends on the same dual for one set of scores in
 full precision, and hands on more at each factor: what it leaves is a better bound, and what is left
 here is kept from pass to pass.
+
+Graphs of binary variables and pairs without features have rounds by variables of their own, in full
+precision and up to rounding the same: :func:`descend_pairs`. There factor c has its scores from
+``4c`` on in its table and in the messages of the example, variable v its beliefs from ``2v`` on.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -229,3 +234,70 @@ def descend_variables(
                 step = margins[at + s] - margins[s]
                 beliefs[unary + s] += move_message(tables, c, p, n, s, step, messages, place)
             at += n
+
+
+@helper
+def fill_pairs(
+    problem: Any, i: int, w: Array, total: float, stored: Array, messages: Array, room: Tables
+) -> None:
+    """Messages in full precision, beliefs with them, and scores of factors less them."""
+    graph = topology(problem.graphs, problem.graph[i])
+    beliefs, tables = room.beliefs, room.values
+    first = problem.graphs.factor_ptr[problem.graph[i]]
+    scale = 1.0 / total
+    for c in range(graph.scope_start.shape[0] - 1):
+        k = 4 * c
+        for s in range(4):
+            messages[k + s] = stored[k + s]
+        v, u = 2 * graph.scope[2 * c], 2 * graph.scope[2 * c + 1]
+        for s in range(2):
+            beliefs[v + s] += messages[k + s]
+            beliefs[u + s] += messages[k + 2 + s]
+        t = problem.factor_table[first + c]
+        for s in range(4):
+            tables[k + s] = w[t + s] * scale - messages[k + s // 2] - messages[k + 2 + s % 2]
+
+
+@helper
+def soft_max(a: float, b: float, epsilon: float) -> float:
+    """``ε log(exp(a/ε) + exp(b/ε))``, or the larger one where ε is 0."""
+    top = max(a, b)
+    if epsilon > 0.0:
+        top += epsilon * math.log1p(math.exp(-abs(a - b) / epsilon))
+    return top
+
+
+@helper
+def descend_pairs(graph: Topology, epsilon: float, messages: Array, room: Tables) -> None:
+    """One round over the variables: ``descend_variables`` for binary pairs."""
+    beliefs, tables, margins = room.beliefs, room.values, room.margins
+    for v in range(graph.n_states.shape[0]):
+        begin, end = graph.incident_start[v], graph.incident_start[v + 1]
+        sum0, sum1 = beliefs[2 * v], beliefs[2 * v + 1]
+        at = 0
+        for q in range(begin, end):
+            k = 4 * graph.incident[q]
+            # Joint states (0, 0), (0, 1), (1, 0), (1, 1): v is the first or the second.
+            a = 1 + graph.slot[q]
+            m0 = soft_max(tables[k], tables[k + a], epsilon)
+            m1 = soft_max(tables[k + 3 - a], tables[k + 3], epsilon)
+            margins[at] = m0
+            margins[at + 1] = m1
+            sum0 += m0
+            sum1 += m1
+            at += 2
+        share = 1.0 / (1.0 + (end - begin))
+        mean0, mean1 = sum0 * share, sum1 * share
+        at = 0
+        for q in range(begin, end):
+            k = 4 * graph.incident[q]
+            step0, step1 = margins[at] - mean0, margins[at + 1] - mean1
+            at += 2
+            a = 1 + graph.slot[q]
+            messages[k + 2 * a - 2] += step0
+            messages[k + 2 * a - 1] += step1
+            tables[k] -= step0
+            tables[k + a] -= step0
+            tables[k + 3 - a] -= step1
+            tables[k + 3] -= step1
+        beliefs[2 * v], beliefs[2 * v + 1] = mean0, mean1
