@@ -88,24 +88,17 @@ def empty_working_set(
 ) -> WorkingSet:
     """A working set without planes, and on request without Gram blocks."""
     lengths = np.asarray(lengths, dtype=np.int64)
-    n = len(lengths)
-    room = np.broadcast_to(np.asarray(capacity, dtype=np.int64), (n,)).copy()
-
-    def starts(sizes: Array) -> tuple[Array, int]:
-        ends = np.cumsum(sizes)
-        return (ends - sizes).astype(np.int64), int(ends[-1]) if n else 0
-
-    slot, n_slots = starts(room)
-    y_start, n_y = starts(room * lengths)
-    gram_start, n_gram = starts(room * room * int(gram))
+    room = np.broadcast_to(np.asarray(capacity, dtype=np.int64), lengths.shape).copy()
+    sizes = room, room * lengths, room * room * int(gram)
+    n_slots, n_y, n_gram = (int(part.sum()) for part in sizes)
     return WorkingSet(
         length=lengths,
         capacity=room,
-        used=np.zeros(n, dtype=np.int64),
-        slot=slot,
-        y_start=y_start,
-        gram_start=gram_start,
-        wanted=np.zeros(n, dtype=np.int8),
+        used=np.zeros_like(room),
+        slot=starts_of(room),
+        y_start=starts_of(sizes[1]),
+        gram_start=starts_of(sizes[2]),
+        wanted=np.zeros(len(room), dtype=np.int8),
         **{name: np.zeros(n_slots) for name in ("alpha", "offset", "scale", "sqnorm", "drift")},
         stamp=np.zeros(n_slots, dtype=np.int32),
         y=np.zeros(n_y, dtype=np.int32),
@@ -113,9 +106,14 @@ def empty_working_set(
     )
 
 
+def starts_of(sizes: Array) -> Array:
+    """Where things of these sizes begin, one after the other."""
+    return np.cumsum(sizes) - sizes
+
+
 def spread(starts: Array, counts: Array) -> Array:
     """``starts[i], starts[i] + 1, …`` with ``counts[i]`` terms, one after the other."""
-    return np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+    return np.arange(counts.sum()) + np.repeat(starts - starts_of(counts), counts)
 
 
 def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
@@ -153,18 +151,13 @@ def mark_full(ws: WorkingSet, clock: int, patience: int) -> None:
     ws.wanted[(ws.used == ws.capacity) & (n_idle == 0)] = 1
 
 
-def make_room(ws: WorkingSet, clock: int, patience: int, most: int | None = None) -> WorkingSet:
-    """The same planes, with twice the room for every example whose slots are all in use.
-
-    ``most`` is the largest number of slots that an example is given.
-    """
+def make_room(ws: WorkingSet, clock: int, patience: int, most: int = KEEP) -> WorkingSet:
+    """The same planes, twice the room, ``most`` slots, for examples whose slots are all in use."""
     mark_full(ws, clock, patience)
-    if most is not None:
-        ws.wanted[ws.capacity >= most] = 0
+    ws.wanted[ws.capacity >= most] = 0
     if not ws.wanted.any():
         return ws
-    twice = 2 * ws.capacity if most is None else np.minimum(2 * ws.capacity, most)
-    capacity = np.where(ws.wanted > 0, twice, ws.capacity)
+    capacity = np.where(ws.wanted > 0, np.minimum(2 * ws.capacity, most), ws.capacity)
     new = empty_working_set(ws.length, capacity, gram=len(ws.gram) > 0)
     copy_planes(ws, new)
     return new
@@ -290,20 +283,17 @@ def check_planes(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
     for name in WorkingSet._fields:
         if getattr(ws, name).dtype != getattr(fresh, name).dtype:
             raise KeyError(f"{name} of type {getattr(fresh, name).dtype}")
-    ends = np.cumsum(ws.capacity)
-    squares = ws.capacity**2 * int(len(fresh.gram) > 0)
     fits = (
         np.array_equal(ws.length, fresh.length)
         and all(getattr(ws, n).shape == fresh.used.shape for n in WorkingSet._fields[:7])
         and ((ws.capacity >= 0) & (ws.used >= 0) & (ws.used <= ws.capacity)).all()
-        and np.array_equal(ws.slot, ends - ws.capacity)
-        and np.array_equal(ws.y_start, np.cumsum(ws.capacity * ws.length) - ws.capacity * ws.length)
-        and np.array_equal(ws.gram_start, np.cumsum(squares) - squares)
-        and all(getattr(ws, n).shape == (ws.capacity.sum(),) for n in WorkingSet._fields[7:13])
-        and ws.y.shape == (int((ws.capacity * ws.length).sum()),)
-        and ws.gram.shape == (int(squares.sum()),)
-        and (len(ws.y) == 0 or ws.y.min() >= 0)
+        and all(getattr(ws, n).shape == ws.alpha.shape for n in WorkingSet._fields[7:13])
+        and ws.y.min(initial=0) >= 0
     )
+    pools = ws.alpha, ws.y, ws.gram
+    sizes = ws.capacity, ws.capacity * ws.length, ws.capacity**2 * int(len(fresh.gram) > 0)
+    for starts, pool, size in zip(ws[3:6], pools, sizes, strict=True):
+        fits = fits and np.array_equal(starts, starts_of(size)) and pool.shape == (size.sum(),)
     if not fits:
         raise KeyError("planes that fit together")
     return ws

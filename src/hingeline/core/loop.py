@@ -17,9 +17,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache, reduce
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -148,11 +148,6 @@ class Progress:
     passes: int = 0
     last_certificate: int = 0
     history: list[HistoryRow] = field(default_factory=list)
-
-    saved_numbers: ClassVar[tuple[str, ...]] = (
-        *("best_dual", "best_primal", "gap", "relative_gap", "integrality_gap", "share"),
-        *("passes", "last_certificate"),
-    )
 
     def update(self, solver: CertifiedSolver, certified: bool = False) -> bool:
         """Take over the solver's best primal; whether it is news.
@@ -297,8 +292,7 @@ def _result(
     if rel <= tol and reason != "interrupted" and not reason.startswith("callback"):
         reason = "converged on the outputs found" if solver.restricted else "converged"
     integrality = solver.integrality_gap(weights) if math.isfinite(gap) else math.nan
-    last = history[-1]._replace(dual=progress.best_dual)
-    history[-1] = _certified(last, solver, primal, gap)
+    history[-1] = _certified(history[-1]._replace(dual=progress.best_dual), solver, primal, gap)
     if not converged and not reason.startswith("callback"):
         if math.isnan(rel) and progress.best_dual == -math.inf:
             bound = "this solver has no dual point, so no gap can be certified"
@@ -382,6 +376,7 @@ def _certified(row: HistoryRow, solver: CertifiedSolver, primal: float, gap: flo
 # (inner products of tokens, say) is left out. Classes list the names of what belongs to it in
 # ``saved_numbers`` and ``saved_arrays``; a dot leads into a part.
 
+_PROGRESS = tuple(known.name for known in fields(Progress) if known.name != "history")
 #: Metadata that JSON can hold, and named arrays.
 Snapshot = tuple[dict[str, Any], dict[str, Array]]
 
@@ -391,7 +386,7 @@ def _take(solver: Any, progress: Progress, callbacks: Sequence[Any]) -> Snapshot
     arrays: dict[str, Array] = {
         "solver.numbers": _numbers(solver, solver.saved_numbers),
         "solver.stages": np.array(solver.stages, dtype=np.float64),
-        "progress.numbers": _numbers(progress, progress.saved_numbers),
+        "progress.numbers": _numbers(progress, _PROGRESS),
         "progress.history": np.array(progress.history, dtype=np.float64).reshape(
             -1, len(HistoryRow._fields)
         ),
@@ -416,7 +411,7 @@ def _restore(solver: Any, progress: Progress, callbacks: Sequence[Any], snapshot
     try:
         _set_numbers(solver, solver.saved_numbers, arrays["solver.numbers"])
         solver.stages = arrays["solver.stages"].tolist()
-        _set_numbers(progress, progress.saved_numbers, arrays["progress.numbers"])
+        _set_numbers(progress, _PROGRESS, arrays["progress.numbers"])
         progress.history = read_history(arrays["progress.history"])
         for name in solver.saved_arrays:
             _set_array(solver, name, arrays.get(f"solver.{name}"))

@@ -52,7 +52,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
-from hingeline.core.blocks import Mass, WorkingSet, insert, make_room, plane, planes, register_rule
+from hingeline.core.blocks import KEEP, Mass, WorkingSet, insert, make_room, planes, register_rule
 from hingeline.core.formulations import Formulation, example_gap, most_violated
 from hingeline.core.primitives import output_length, plane_score, planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
@@ -263,7 +263,7 @@ def plain_pass(
             a = cap * ws.scale[s + up]
             corner = a * a * ws.sqnorm[s + up]
             if total > 0.0:
-                cross = a * (at_best - plane_score(problem, i, plane(ws, i, up), w))
+                cross = a * (at_best - plane_score(problem, i, ys[up], w))
         own = squares[i]
         step = line_search(gap, corner - 2.0 * cross + own, 1.0)
         keep = 1.0 - step
@@ -366,7 +366,7 @@ class BCFW(PlaneSolver):
         self.accelerate = Accelerator(0 if self.options.published else self.options.cg_steps)
         # Plain steps leave mass on every plane they met, and the average over all iterates a share.
         keeps_all = self.options.steps == "plain" or self.options.averaging == "all"
-        self.most_planes = None if keeps_all else int(self.options.max_planes)
+        self.most_planes = KEEP if keeps_all else int(self.options.max_planes)
         self.squares = np.zeros(self.compiled.n)  # ‖w_i‖², for plain steps without inner products
         if self.options.published and not self.fresh:
             self._measure()
@@ -395,7 +395,7 @@ class BCFW(PlaneSolver):
             if gained * work < gain * cost:
                 break
         # Where a set is full, mass on all its planes would leave none to make room.
-        full = self.most_planes is not None and bool((self.ws.used >= self.most_planes).any())
+        full = (self.ws.used >= self.most_planes).any()
         if self.accelerate.iterations and not full:
             self.accelerate(self, estimate, growth=(self.n_planes - known) / len(self.active))
         return estimate

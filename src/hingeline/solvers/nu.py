@@ -43,9 +43,9 @@ from hingeline.core.primitives import (
     plane_score,
 )
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver, PlaneSolver
+from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
-from hingeline.solvers.sdm import SDM, Accelerator, Pair
+from hingeline.solvers.sdm import SDM
 
 # Margins of given weights: the best ρ for them, and who errs, lies on the margin or beyond it.
 #
@@ -208,21 +208,17 @@ class NuCertificate:
             if wide > value:
                 # What lies next to ν may be a bad point, and leaves no room for this one.
                 value = wide
-                self._keep_point(HIGH, self._points[TOP], self._levels[TOP])
+                self._points[HIGH], self._levels[HIGH] = self._points[TOP], self._levels[TOP]
         self._bound = max(self._bound, value)
         if above and math.isnan(self._levels[TOP]):
-            self._keep_point(TOP, weights, level)
+            self._points[TOP], self._levels[TOP] = weights, level
         known = self._levels[side]
         if math.isnan(known) or value >= self._mixture(self._points[side], known, other):
-            self._keep_point(side, weights, level)
+            self._points[side], self._levels[side] = weights, level
 
     def _mixture(self, weights: Array, level: float, other: int) -> float:
-        there = not math.isnan(self._levels[other])
-        b = self._points[other] if there else None
-        return mixture_value(weights, level, b, float(self._levels[other]), self.nu)
-
-    def _keep_point(self, at: int, weights: Array, level: float) -> None:
-        self._points[at], self._levels[at] = weights, level
+        known = (self._points[other], float(self._levels[other]))
+        return mixture_value(weights, level, *known, self.nu)
 
     def lower_bound(self) -> float:
         return self._bound
@@ -240,13 +236,13 @@ class NuCertificate:
         return 0.5 * float(weights @ weights) - best.lead
 
 
-def mixture_value(a: Array, level: float, b: Array | None, its_level: float, nu: float) -> float:
+def mixture_value(a: Array, level: float, b: Array, its_level: float, nu: float) -> float:
     """``−½ min ‖p·a + q·b‖²`` over p, q ≥ 0, p + q ≤ 1 with ``p·level + q·its_level = ν``.
 
-    −inf where there is no such mixture. Without b, that of a alone.
+    −inf where there is no such mixture. That of a alone where the level of b is nan.
     """
     least = nu * (1.0 - RISK_ROUNDING)
-    if b is None or its_level <= 0.0:
+    if not its_level > 0.0:
         if level < least:
             return -math.inf
         return -0.5 * min(nu / level, 1.0) ** 2 * float(a @ a)
@@ -534,10 +530,9 @@ class NuSearch(NuCertificate, CertifiedSolver):
         return self._primal_near(weights, self._rho)
 
 
-class NuSDM(NuSearch, PlaneSolver):
+class NuSDM(NuSearch, SDM):
     """The search over planes found by decoding."""
 
-    name = "sdm"
     slacks = ("nu",)
     rescalings = ("margin",)
 
@@ -548,11 +543,6 @@ class NuSDM(NuSearch, PlaneSolver):
 
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*SDM.saved_arrays, *NuCertificate.nu_arrays)
-
-    def _begin(self, start: Any) -> None:
-        super()._begin(start)
-        self.rule = Pair(self.options.precision)
-        self.accelerate = Accelerator(self.options.cg_steps)
 
 
 class NuEnumeratedSDM(NuSearch, EnumeratedSDM):

@@ -47,8 +47,8 @@ from hingeline.core.blocks import (
 from hingeline.core.formulations import Formulation, most_violated_sum
 from hingeline.core.primitives import PART, SCRATCH, Compiled
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import PlaneSolver, carry_over
-from hingeline.solvers.sdm import SDM, Accelerator, Pair
+from hingeline.core.solver import carry_over
+from hingeline.solvers.sdm import SDM
 
 #: In the first passes decoding finds little that is right. Parts are pieces of examples then, as
 #: long as a sentence, and the place between two of them is taken for right.
@@ -323,23 +323,16 @@ def regroup(
     return parts, ws, sources, same
 
 
-class SDMInParts(PlaneSolver):
+class SDMInParts(SDM):
     """Sequential dual method over planes of parts; margin rescaling, C finite."""
 
-    name = "sdm"
     slacks: ClassVar[tuple[str, ...]] = ("max",)
     rescalings: ClassVar[tuple[str, ...]] = ("margin",)
     soft_only = "parts need a bound on their mass"
     in_parts = True
-    Options = SDM.Options
-    saved_numbers = SDM.saved_numbers
     saved_arrays = tuple(name for name in SDM.saved_arrays if name != "gaps")
 
-    def _begin(self, start: Any) -> None:
-        self.fresh = start is None
-        self.rule = Pair(self.options.precision)
-        few = len(self.w) <= self.options.newton_weights
-        self.accelerate = Accelerator(self.options.cg_steps, len(self.w) if few else np.inf)
+    def take_over(self, start: Any) -> WorkingSet:
         # Of the averaging sum, that of planes no longer there; empty where there is none.
         self.lost = np.zeros(0)
         self.late: list[Array] = []  # examples with positions that wait for a part
@@ -355,8 +348,7 @@ class SDMInParts(PlaneSolver):
                 _, lengths = place_parts(self.parts, *pieces)
                 start = PartSet(empty_working_set(lengths), *pieces)
             self._place(start, np.zeros(len(start.start)))
-        self.add(self.ws.alpha, 1.0, self.w)
-        self.plan_stages_by_sample()
+        return self.ws
 
     def _set(self, new: Parts, ws: WorkingSet, gaps: Array) -> None:
         problem, form = pose(self.compiled, self.form, new)

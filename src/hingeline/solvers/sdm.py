@@ -316,29 +316,14 @@ def _trials(
     form: Formulation, before: Array, total: Array, owner: Array, sums: Array, tight: Array
 ) -> Iterator[Array]:
     """Multipliers after the whole step, after a quarter of it, and at its first bound."""
-    if form.summed:
-        yield from _trials_in_boxes(before, total, form.cap[owner])
-        return
-    cap = form.cap
-    change = np.bincount(owner, weights=total, minlength=len(cap))
-    falling = total < 0.0
-    own = np.where(falling, before / np.where(falling, -total, 1.0), np.inf)
-    rising = (change > 0.0) & ~tight & np.isfinite(cap)
-    bound = np.where(rising, cap, 0.0)
-    whole = np.where(rising, (bound - sums) / np.where(rising, change, 1.0), np.inf)
-    first = min(1.0, float(own.min()), float(whole.min()))
-    for factor in (1.0, 0.25, first):
-        trial = np.where(own <= factor, 0.0, np.maximum(before + factor * total, 0.0))
-        yield cut_back(form, trial, owner)
-
-
-def _trials_in_boxes(before: Array, total: Array, cap: Array) -> Iterator[Array]:
-    """The same where every multiplier has an upper bound of its own."""
-    room = np.where(total < 0.0, before, cap - before)
-    reach = room / np.maximum(np.abs(total), 1e-300)
-    bound = np.where(total < 0.0, 0.0, cap)
-    for factor in (1.0, 0.25, min(1.0, float(reach.min()))):
-        yield np.where(reach <= factor, bound, np.clip(before + factor * total, 0.0, cap))
+    falling, most = total < 0.0, form.cap[owner] if form.summed else np.inf  # of each alone
+    reach = np.where(falling, before, most - before) / np.maximum(np.abs(total), 1e-300)
+    change = np.bincount(owner, weights=total, minlength=len(form.cap))
+    rising = (change > 0.0) & ~tight & np.isfinite(form.cap) & (form.summed == 0)
+    whole = (form.cap - sums)[rising] / change[rising]
+    for factor in (1.0, 0.25, min(1.0, float(reach.min()), float(whole.min(initial=1.0)))):
+        inside = np.clip(before + factor * total, 0.0, most)
+        yield cut_back(form, np.where(reach <= factor, np.where(falling, 0.0, most), inside), owner)
 
 
 def _conjugate_gradients(
