@@ -15,7 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
-from hingeline.solvers.bcfw import AWAY, BCFW, PAIRWISE, PLAIN, block_steps
+from hingeline.core.blocks import Mass, step
+from hingeline.solvers.bcfw import AWAY, BCFW, PAIRWISE, PLAIN, FrankWolfe
 from hingeline.solvers.sdm import Accelerator
 
 # isort: split
@@ -106,7 +107,7 @@ def test_the_line_search_is_exact(rule: int, block: Any) -> None:
 
     direction, most = direction_of(rule, before, slopes, cap)
     alpha, hinges = before.copy(), slopes.copy()
-    gain = block_steps(gram, alpha, hinges, cap, rule, 0.0, 1)
+    _, gain = step(FrankWolfe(rule, 1), gram, alpha, before, hinges, Mass(0.0, cap, 0.0))
     found = minimize_scalar(
         lambda t: -dual(before + t * direction),
         bounds=(0.0, most),
@@ -126,7 +127,8 @@ def test_the_line_search_is_exact(rule: int, block: Any) -> None:
 @settings(max_examples=50, deadline=None)
 def test_many_steps_solve_the_block(rule: int, block: Any) -> None:
     gram, alpha, hinges, cap = block
-    block_steps(gram, alpha, hinges, cap, rule, 1e-9, 100_000)
+    many = FrankWolfe(rule, 100_000)
+    step(many, gram, alpha, alpha.copy(), hinges, Mass(0.0, cap, 0.0))
     rest = cap - alpha.sum() > 1e-9 * cap
     least = min([*hinges[alpha > 0.0], *([0.0] if rest else [])])
     assert max(hinges.max(), 0.0) - least <= 1e-6

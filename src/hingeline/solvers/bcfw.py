@@ -7,8 +7,8 @@ for Structural SVMs* (2013), Algorithm 4, for the dual of :mod:`hingeline.core.f
     max  Σ α·b − ½‖w‖²,   w = Σ_i w_i,   w_i = Σ_y α_i(y)·a·Δf_i(y),   α_i ≥ 0, Σ_y α_i(y) ≤ cap_i
 
 A visit decodes example i, which is the linear oracle of its block, and moves α_i along one of the
-directions below by exact line search: the dual never falls.
-The slopes of the plain directions, one an example, sum to the duality gap at the same weights.
+directions below by exact line search: the dual never falls. The slopes of the plain directions, one
+an example, sum to the duality gap at the same weights.
 
 ``steps="plain"`` without a cache
     The published method, in order and one example at a time. The published codes keep every w_i
@@ -59,20 +59,17 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.sdm import Accelerator
 
-# Frank-Wolfe steps on one example's block of the dual, each with its exact line search.
-#
-# Block i is the simplex of multipliers over all outputs of the example, the true one included:
-# the latter's plane is zero and holds the rest ``cap − Σ α`` of the mass. With the hinges ``h(y)
-# = b(y) − a(y)·w·Δf(y)``, which are the gradient of the dual, s the output of the largest hinge
-# and v that of the smallest among those with mass::
+# Steps on one example's block: the simplex of multipliers over all its outputs, the true one
+# included, whose plane is zero and holds the rest ``cap − Σ α`` of the mass. With the hinges
+# ``h(y) = b(y) − a(y)·w·Δf(y)``, which are the gradient of the dual, s the output of the largest
+# hinge and v that of the smallest among those with mass::
 #
 #     plain      d = cap·e_s − α         slope  cap·h(s) − Σ α·h           γ ≤ 1
 #     away       d = α − cap·e_v         slope  Σ α·h − cap·h(v)           γ ≤ α(v)/(cap − α(v))
 #     pairwise   d = e_s − e_v           slope  h(s) − h(v)                γ ≤ α(v)
 #
 # The dual is a parabola along d, so ``γ = slope/‖Σ d·a·Δf‖²``, cut off at its limit, is exact and
-# the gain ``γ·slope − ½γ²‖Σ d·a·Δf‖²`` is never negative. The slope of the plain direction is the
-# example's share of the duality gap. With ``AWAY`` the steeper of the first two is taken.
+# the gain ``γ·slope − ½γ²‖Σ d·a·Δf‖²`` is never negative. ``AWAY`` takes the steeper of the first.
 
 PLAIN, AWAY, PAIRWISE = range(3)
 KINDS = {"plain": PLAIN, "away": AWAY, "pairwise": PAIRWISE}
@@ -93,24 +90,27 @@ def line_search(slope: float, curve: float, most: float) -> float:
     return min(slope / curve, most) if curve > 0.0 else most
 
 
-@kernel
-def block_steps(
-    gram: Array, alpha: Array, hinges: Array, cap: float, rule: int, accuracy: float, limit: int
-) -> float:
-    """At most ``limit`` steps over the planes of one example; what the dual gains.
+class FrankWolfe(NamedTuple):
+    """The rule: so many steps of one kind over an example's planes, at most."""
 
-    ``gram`` holds their inner products; alpha and hinges change in place. Stops when the largest
-    hinge exceeds the least one that has mass by no more than ``accuracy``.
-    """
-    m = alpha.shape[0]
+    kind: int
+    limit: int
+
+
+@helper
+def _step(
+    rule: FrankWolfe, gram: Array, alpha: Array, before: Array, hinges: Array, mass: Mass
+) -> tuple[bool, float]:
+    """The result is what the dual gains."""
+    m, cap = alpha.shape[0], mass.cap
     own = np.zeros(m)  # a·Δf·w_i of every plane, w_i the example's share in the weights
-    if rule != PAIRWISE:
+    if rule.kind != PAIRWISE:
         for j in range(m):
             if alpha[j] > 0.0:
                 for k in range(m):
                     own[k] += alpha[j] * gram[j, k]
     gain = 0.0
-    for _ in range(limit):
+    for _ in range(rule.limit):
         total = linear = 0.0
         up = -1  # −1 is the true output: hinge 0, plane 0
         top = 0.0
@@ -129,10 +129,10 @@ def block_steps(
             if alpha[j] > 0.0 and hinges[j] < least:
                 least = hinges[j]
                 down = j
-        if top - least <= accuracy:
+        if top - least <= 0.0:
             break
         room = rest if down == -1 else alpha[down]
-        if rule == PAIRWISE:
+        if rule.kind == PAIRWISE:
             slope = top - least
             curve = 0.0
             if up >= 0:
@@ -155,7 +155,7 @@ def block_steps(
             # d = sign·(cap·e_at − α), so the plane of d is sign·(cap·a·Δf_at − w_i).
             forward = cap * top - linear
             backward = linear - cap * least
-            toward = rule == PLAIN or forward >= backward or room >= (1.0 - ALL_BUT) * cap
+            toward = rule.kind == PLAIN or forward >= backward or room >= (1.0 - ALL_BUT) * cap
             at = up if toward else down
             sign = 1.0 if toward else -1.0
             slope = forward if toward else backward
@@ -178,21 +178,7 @@ def block_steps(
         if step == 0.0:
             break
         gain += step * (slope - 0.5 * step * curve)
-    return gain
-
-
-class FrankWolfe(NamedTuple):
-    """The rule: so many steps of one kind over an example's planes, at most."""
-
-    kind: int
-    limit: int
-
-
-@helper
-def _step(
-    rule: FrankWolfe, gram: Array, alpha: Array, before: Array, gradient: Array, mass: Mass
-) -> tuple[bool, float]:
-    return True, block_steps(gram, alpha, gradient, mass.cap, rule.kind, 0.0, rule.limit)
+    return True, gain
 
 
 register_rule(FrankWolfe, _step)

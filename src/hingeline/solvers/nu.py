@@ -47,17 +47,14 @@ from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.sdm import SDM
 
-# Margins of given weights: the best ρ for them, and who errs, lies on the margin or beyond it.
-#
-# For weights w the ν-problem (7) is, in ρ alone, ``½‖w‖² − q(ρ)`` with the concave function::
+# Margins of given weights. For them (7) is, in ρ alone, ``½‖w‖² − q(ρ)``, q concave::
 #
 #     q(ρ) = νρ − Σ_i s̄_i·max_y [ρ·l_i(y) − w·Δf_i(y)]₊,     q'(ρ) = ν − Σ_i s̄_i·l_i(ŷ_i)
 #
 # where ŷ_i is the maximiser. So ρ is best for w where the risk ``Σ s̄_i·l_i(ŷ_i)``, which grows
 # with ρ, passes ν; from below it is the risk of margin errors with the smallest loss among tied
-# maximisers, from above the risk of support vectors with the largest. Proposition 1 of S. Kim et
-# al., *ν-Structured Support Vector Machines* (2010), with ties, is the same as q having its
-# maximum at ρ: it holds for the best ρ of any weights.
+# maximisers, from above the risk of support vectors with the largest. Proposition 1 of the paper,
+# with ties, is the same as q having its maximum at ρ: it holds for the best ρ of any weights.
 #
 # Scaling. Over all multiples c of w, with ρ/c fixed, the least value of (7) is ``−½q²/‖w‖²``, at
 # ``c = q/‖w‖²``: a primal value needs no ρ, only a direction and a ratio.
@@ -167,11 +164,9 @@ def best_multiple(lead: float, square: float) -> tuple[float, float]:
     return -0.5 * lead * lead / square, lead / square
 
 
-# Feasible points of the dual (12) of the ν-problem, made of points on either side of ν.
-#
-# Multipliers β within their bounds are feasible if ``L = Σ β·l ≥ ν``. With more, they can be
-# scaled down to ν; with less they bound nothing, and scaling them up would leave the bounds. Two
-# points with L on either side of ν have mixtures with ``L = ν``; that of the least ``‖Σ β Δf‖``
+# Feasible points of (12). Multipliers within their bounds need ``L = Σ β·l ≥ ν``. With more, they
+# can be scaled down to ν; with less they bound nothing, and scaling them up would leave the bounds.
+# Two points with L on either side of ν have mixtures with ``L = ν``; that of the least ``‖Σ β Δf‖``
 # is the best. Only the weights ``Σ β Δf`` are needed, which mix like the multipliers.
 
 #: Points that are kept: a good one on either side of ν, and the first one above.

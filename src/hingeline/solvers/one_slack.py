@@ -80,24 +80,19 @@ from hingeline.solvers.enumerated import hinges
 from hingeline.solvers.sdcd import add_violators, all_violated
 from hingeline.solvers.sdm import pair_steps
 
-# Aggregated planes of a cutting plane method: storage, Gram matrix, and the small dual over them.
-#
-# A *cut* ``(g, b)`` sums planes of all examples, weighted by their caps, so that ``max(0, b −
-# g·w)`` bounds the cost of all slack from below. Over the cuts known the dual is small::
+# ``max(0, b − g·w)`` of a cut bounds the cost of all slack from below. Over the cuts known the dual
+# is small::
 #
 #     max_β  Σ_k β_k b_k − ½‖Σ_k β_k g_k‖²,     β ≥ 0,  Σ_k β_k ≤ 1
 #
-# and with the hinges ``h = b − G·β`` its gap is ``max(0, max_k h_k) − Σ_k β_k h_k``, exactly.
+# and with the hinges ``h = b − G·β`` its gap is ``max(0, max_k h_k) − Σ_k β_k h_k``, exactly. It is
+# one example's dual in :mod:`hingeline.solvers.sdm`, and solved by the same steps. Single ones
+# (Hildreth) stall where the sum is tight; the rest ``1 − Σβ`` is therefore a cut like any other
+# (g = 0, b = 0), and mass moves between two. Cuts of late rounds are nearly parallel and such steps
+# crawl: once they have found which cuts have mass, Newton steps on that face may follow.
 #
-# It is one example's dual in :mod:`hingeline.solvers.sdm`, and solved by the same steps. Single
-# ones (Hildreth) stall where the sum is tight; the rest ``1 − Σβ`` is therefore a cut like any
-# other (g = 0, b = 0), and mass moves between two. Cuts of late rounds are nearly parallel and
-# such steps crawl. Once they have found which cuts have mass, Newton steps on that face may
-# follow, each up to its first bound.
-#
-# Only the inner products of a new cut are computed. Memory for K cuts and N weights: ``8·N·K``
-# bytes for up to ``SHORT`` weights and 12 bytes per non-zero beyond, twice that while a cut is
-# added, and ``8·K²``.
+# Memory for K cuts and N weights: ``8·N·K`` bytes for up to ``SHORT`` weights and 12 bytes per
+# non-zero beyond, twice that while a cut is added, and ``8·K²``.
 
 #: Up to so many weights the g of cuts are rows of an array, beyond of a sparse matrix.
 SHORT = 2**17
@@ -239,17 +234,12 @@ def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
     return Cuts(vectors, **own)
 
 
-# One pass over examples at fixed weights that adds violated planes up to a single cut.
-#
-# For the examples of ``order``, ``g += Σ_i cap_i Σ_{y ∈ S_i} a·Δf_i(y)`` and the result is the
-# sum of ``cap_i·b_i(y)`` over the same outputs. ``slacks[i]`` becomes that of the
-# example, so that ``b − g·w = Σ_i cap_i·slack_i``: the true primal comes with every cut. S_i
-# is the most violated output, if its hinge is positive (``slack="max"``), or all outputs with a
-# positive hinge (``slack="sum"``), found among all classes, by k-best decoding, or only in a set
-# V_i of outputs met so far, into which decoding puts new ones: then slack is that over V_i.
-#
-# Examples are cut into blocks of a fixed number, each with a vector of its own, and these are
-# summed in order: the same numbers for any count of threads.
+# Kernels that add planes up to a cut, at fixed weights: for the examples of ``order``, ``g += Σ_i
+# cap_i Σ_{y ∈ S_i} a·Δf_i(y)``, and the result is the sum of ``cap_i·b_i(y)`` over the same
+# outputs. ``slacks[i]`` becomes that of the example, so that ``b − g·w = Σ_i cap_i·slack_i``: the
+# true primal comes with every cut. S_i is the most violated output, if its hinge is positive
+# (``slack="max"``), or all that have a positive hinge (``slack="sum"``), found among all classes,
+# by k-best decoding, or only in the set V_i, into which decoding puts new ones.
 
 
 @kernel
@@ -359,8 +349,8 @@ def cut_known(
     return b
 
 
-#: Every block of examples sums into a vector of its own; all of them have so many entries at most,
-#: unless fewer than four blocks would be left.
+#: Every block of examples sums into a vector of its own, and these are summed in order: the same
+#: for any count of threads. All have so many entries at most, unless less than four were left.
 BLOCK_ENTRIES = 2**21
 SHARE = 0.1  # The inner solve leaves this share of the gap or of ε.
 OBJECTIVE_ROUNDING = 1e-14  # Smaller shares of the objective drown in rounding.

@@ -25,8 +25,8 @@ planes known (type II).
 
 Where not all violated outputs are looked for, the certificate is that of the problem restricted
 to the outputs found: the primal of the *newest* set, and of what is violated now, over a feasible
-dual. The set only grows, so primal values of different moments are not compared. A certificate
-adds nothing to it: the set defines the estimator.
+dual. The set, which only grows, defines the estimator: a certificate adds nothing to it, and primal
+values of different moments are not compared.
 """
 
 from collections.abc import Iterable
@@ -72,23 +72,18 @@ from hingeline.solvers.enumerated import VISITS, EnumeratedSDM, Work, visit
 from hingeline.solvers.enumerated import hinges as all_hinges
 from hingeline.solvers.sdm import SDM, Accelerator
 
-# Which outputs enter the working set when every hinge counts (``slack="sum"``).
-#
-# Under ``slack="sum"`` all outputs with a positive hinge share in the slack, not only the worst.
-# The loss-augmented argmax alone does not find them: once it is in V_i at its bound, no other
-# ever enters, and on chains the result stays 4 to 370 % above the optimum of OP2 (measured on
-# small problems). So there is a choice:
+# Which outputs enter the working set. All that have a positive hinge share in the slack, and the
+# loss-augmented argmax alone does not find them: once it is in V_i at its bound, no other ever
+# enters, and on chains the result stays 4 to 370 % above the optimum of OP2 (measured on small
+# problems). So there is a choice:
 #
 # ``"argmax"``
-#     what the paper prints (step 10 of Algorithm 2): an estimator of its own, over the outputs
-#     found
+#     what the paper prints (step 10 of Algorithm 2): an estimator of its own, over what is found
 # an integer k
 #     the k best, exactly: likewise, over more outputs
 # ``"all"``
-#     so many that some are new as long as any is violated: OP2 itself
-#
-# With ``"all"`` a certificate enumerates every violated output, and is the true one. Otherwise
-# the slack is summed over the outputs found: the primal of the *restricted* problem (OP5).
+#     so many that some are new as long as any is violated: OP2 itself. A certificate enumerates
+#     every violated output, and is the true one; with the others it is that of OP5, restricted.
 
 SCHEDULES = ("improved", "published")
 BEYOND = 16  # With ``"all"``, so many outputs more than are known are looked at in a sweep.
@@ -191,11 +186,7 @@ def find_violators(
 def sum_over_found(
     problem: Any, form: Formulation, ws: WorkingSet, order: Array, w: Array, wanted: int, out: Array
 ) -> None:
-    """``out[i]``: the slack over the outputs known and the ``wanted`` most violated ones.
-
-    The sets stay as they are: they define the restricted problem, and a certificate must not
-    change what it certifies.
-    """
+    """``out[i]``: the slack over the outputs known and the ``wanted`` most violated ones."""
     for i in order:
         out[i] = 0.0
         if form.cap[i] == 0.0:
@@ -224,13 +215,11 @@ def sum_violations(
         out[i] = slack if complete else np.inf
 
 
-# All outputs as the working set (section V.A): V_i holds every output and the violator step is
-# left out. For multi-class this is the SVM of Weston and Watkins, and its certificate is the true
-# one. Passes, shrinking and stages are those of :mod:`.enumerated`.
-#
-# Where all inner products are ``Δf_j·Δf_k = s·(1 + [j = k])``, as in multi-class, an example's
-# multipliers move together to their joint optimum: ``α_k = clip(β_k − T, 0, cap)`` with ``β = α +
-# h/s`` and T the sum of all changes, the root of an increasing function of one variable.
+# All outputs as the working set (section V.A): V_i holds every output, and the certificate is the
+# true one. Passes, shrinking and stages are those of :mod:`.enumerated`. Where all inner products
+# are ``Δf_j·Δf_k = s·(1 + [j = k])``, as in multi-class, an example's multipliers move together to
+# their joint optimum: ``α_k = clip(β_k − T, 0, cap)`` with ``β = α + h/s`` and T the sum of all
+# changes, the root of an increasing function of one variable.
 
 
 @finite_helper

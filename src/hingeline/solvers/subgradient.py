@@ -109,17 +109,14 @@ class Subgradient(CertifiedSolver):
         return np.asarray(self.planes / max(self.state[TOTAL], 1e-300))
 
     def sweep(self) -> float:
-        self._run()
-        w = self.mean()
-        return 0.5 * float(w @ w) + float(self.state[HINGES]) - self.lower_bound()
-
-    def _run(self) -> None:
         self.clock += 1
         self.state[HINGES] = 0.0
         order, weight = self.rng.permutation(self.active), float(self.clock)
         steering = (self.margins.nu, self._gain())
         self._descend(order, weight, *steering, self.state, self.planes, self.moments)
         self.oracle_calls += len(self.active)
+        w = self.mean()
+        return 0.5 * float(w @ w) + float(self.state[HINGES]) - self.lower_bound()
 
     def _descend(self, *given: Any) -> None:
         self.compiled.bind(descend)(self.compiled.problem, self.form.cap, *given)
@@ -174,30 +171,23 @@ class NuSubgradient(NuCertificate, Subgradient):
     def _begin(self, start: None) -> None:
         super()._begin(start)
         self._set_margins(self.margins)
-        worst, level = self._worst()
-        self.mix(worst, level)
-        # With the largest losses throughout, νρ is at least the square of the weights.
-        self._first_rho = float(worst @ worst) / self.nu
-        self.state[RHO] = self._first_rho
-
-    def _worst(self) -> tuple[Array, float]:
-        """The mean of the planes of the largest losses, which is feasible whatever ν is."""
-        planes = aligned_zeros(self.compiled.n_weights)
-        state = np.zeros(7)
-        state[RHO] = 1.0
+        # The mean of the planes of the largest losses is feasible whatever ν is.
+        n, state = len(self.active), self.state.copy()
         state[TOTAL] = 1e300  # so large that scores count for nothing beside losses
-        nothing = aligned_zeros(self.compiled.n_weights)
-        self._descend(self.active, 1.0, 0.0, 0.0, state, planes, nothing)
-        n = len(self.active)
+        planes, moments = aligned_zeros(len(self.w)), aligned_zeros(len(self.w))
+        self._descend(self.active, 1.0, 0.0, 0.0, state, planes, moments)
         self.oracle_calls += n
-        return planes / n, float(state[LINEAR]) / n
+        self.mix(planes / n, float(state[LINEAR]) / n)
+        # With the largest losses throughout, νρ is at least the square of the weights.
+        self._first_rho = float((planes / n) @ (planes / n)) / self.nu
+        self.state[RHO] = self._first_rho
 
     def _gain(self) -> float:
         rho = max(float(self.state[RHO]), 1e-2 * self._first_rho)
         return float(self.options.gain) * rho / self.nu
 
     def sweep(self) -> float:
-        self._run()
+        super().sweep()
         w = self.mean()
         self.mix(w, self._level())
         lead = self.nu * float(self.state[RHO]) - float(self.state[HINGES])

@@ -335,9 +335,7 @@ class SoftBCFW(CertifiedSolver):
 
     def _evaluate_and_keep(self, weights: Array, rounds: int = 0) -> float:
         """Evaluate weights and keep them if their primal is the least so far."""
-        self._evaluate(weights, self.terms)
-        self.relaxed, self.soft = self._objectives(weights, rounds)
-        primal = self.relaxed if self.constrained else self.soft
+        primal = self.primal_of(weights, rounds)
         if self.keep(weights, primal):
             self.best_relaxed = self.relaxed
         return primal
@@ -389,11 +387,12 @@ class SoftBCFW(CertifiedSolver):
         self._update_dual()
         return primal
 
-    def primal_of(self, weights: Array) -> float:
+    def primal_of(self, weights: Array, rounds: int | None = None) -> float:
         """The primal of given weights with the messages of the marginals."""
         self._evaluate(weights, self.terms)
-        relaxed, soft = self._objectives(weights, self.rounds)
-        return relaxed if self.constrained else soft
+        rounds = self.rounds if rounds is None else rounds
+        self.relaxed, self.soft = self._objectives(weights, rounds)
+        return self.relaxed if self.constrained else self.soft
 
     def dual(self) -> float:
         return self.value
