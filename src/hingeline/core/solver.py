@@ -214,6 +214,10 @@ class CertifiedSolver(ABC):
         """A formulation by blocks of multipliers: by example, unless outputs fall apart."""
         return form
 
+    def over(self, order: Array, kernel: Any, *given: Any) -> None:
+        """Run a kernel with the problem and what it is given over examples, in threads."""
+        self.workers.over(order, self.compiled.bind(kernel), self.compiled.problem, *given)
+
     @property
     def plane_size(self) -> float:
         """What a look at one plane costs, in numbers read."""
@@ -318,8 +322,7 @@ class CertifiedSolver(ABC):
         if self.exact or not (self.decodes and self.bounded) or self.restricted or self.hard:
             return math.nan
         found = np.zeros(self.compiled.n)
-        cost, known = self.compiled.bind(excess_cost), (self.compiled.problem, self.form)
-        self.workers.over(self.active, cost, *known, PART, weights, found)
+        self.over(self.active, excess_cost, self.form, PART, weights, found)
         return float(found.sum())
 
     def best(self) -> tuple[Array, float]:
@@ -394,19 +397,16 @@ def carry_over(before: Formulation, form: Formulation, masses: Array, counts: Ar
 
 
 class PlaneSolver(CertifiedSolver):
-    """Multipliers on planes found by decoding: a schedule of passes, and a rule for visits.
+    """Multipliers on planes found by decoding, which a rule moves; subclasses have a schedule.
 
-    The schedule here is that of :mod:`hingeline.solvers.sdm`; others replace :meth:`sweep`.
     ``patience`` and ``cut_into_blocks`` read the options ``patience`` and ``block``, which the
-    ``Options`` of a subclass that uses them must have; the schedule reads all of ``SDM``'s.
+    ``Options`` of a subclass that uses them must have.
     """
 
     by_example = True
     polishes = True
     inner_products = True  # whether the working set keeps those of an example's planes
-    repeats = 1  # how often a decoding pass decodes an example in a row, while it is violated
     rule: Any  # how mass moves at a visit: see :mod:`hingeline.core.blocks`
-    accelerate: Any  # a step over all planes with mass
 
     def _begin(self, start: WorkingSet | None) -> None:
         self.fresh = start is None
@@ -455,15 +455,6 @@ class PlaneSolver(CertifiedSolver):
         """The problem whose examples have the planes: the whole one, unless outputs fall apart."""
         return self.compiled.problem
 
-    @property
-    def active_blocks(self) -> Array:
-        """The blocks of multipliers that may have mass."""
-        return self.active
-
-    def blocks_of(self, examples: Array) -> Array:
-        """The blocks to visit after these examples were decoded."""
-        return examples
-
     def make_room(self) -> None:
         """More slots for the blocks that have found no room for a plane."""
         self.ws = blocks.make_room(self.ws, self.clock, self.patience)
@@ -475,13 +466,10 @@ class PlaneSolver(CertifiedSolver):
         return blocks.KEEP if asked is None else int(asked)
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
-        """Decode the examples of ``order``, in threads; see :func:`find_planes`."""
+        """Decode the examples of ``order``, in threads; see :func:`.blocks.find_planes`."""
         plain = self.form.root == 0 and self.form.rescaled == 0 and epsilon < 0.0
-        find = self.compiled.bind(blocks.find_planes)
-        known = (self.compiled.problem, self.form, self.ws)
-        asked = (None if plain else epsilon, self.clock, patience)
-        out = (SCRATCH, self.violation)
-        self.workers.over(order, find, *known, PART, self.w, *asked, *out)
+        asked = (None if plain else epsilon, self.clock, patience, SCRATCH, self.violation)
+        self.over(order, blocks.find_planes, self.form, self.ws, PART, self.w, *asked)
 
     def move(
         self, order: Array, form: Formulation, gaps: Array, averaged: bool = True
@@ -507,52 +495,6 @@ class PlaneSolver(CertifiedSolver):
         """Let the average cover the later half of the run, 16 passes at most."""
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()
-
-    def mean_square(self) -> float:
-        """Mean of ``‖a·Δf‖²`` over the planes known, after a look at some examples."""
-        if not self.n_planes:
-            self.find(self.active[:100], self.patience)
-        squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
-        return float(squares.mean()) if len(squares) else 0.0
-
-    def plan_stages_by_sample(self) -> None:
-        """From nothing: decode some examples to see how much a step fills one."""
-        square = self.mean_square() if self.fresh and np.isfinite(self.form.cap).all() else 0.0
-        if square > 0.0:
-            self.plan_stages(float(self.form.cap[self.active[:100]].mean()) * square, most=2)
-
-    def sweep(self) -> float:
-        """One decoding pass and the cached passes after it."""
-        options = self.options
-        self.clock += 1
-        self.restart_average_in_time()
-        stage = self.stage()
-        known = self.n_planes
-        order = self.rng.permutation(self.active)
-        for part in self.cut_into_blocks(order):
-            for _ in range(self.repeats):
-                self.find(part, self.patience)
-                self.move(self.blocks_of(part), stage, self.gaps)
-                self.oracle_calls += len(part)
-                part = part[self.violation[part] > 0.0]
-        estimate = float(self.gaps.sum())
-        self.make_room()
-        passes = options.cached_passes
-        active, found = self.active_blocks, self.n_planes - known
-        if 20 * found <= len(active):  # decoding hardly finds anything any more
-            passes *= 5
-        for _ in range(passes):
-            worth = self.gaps > options.skip * self.gaps[active].sum() / max(len(active), 1)
-            if not worth.any():
-                break
-            part = self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0)))
-            self.move(part, stage, self.gaps)
-        if stage is self.form and self.clock > 1:
-            work = 2.0 * self.plane_size * max(self.n_planes, 1) * (1 + passes)
-            growth = found / max(len(active), 1)
-            if self.accelerate(self, estimate, work, growth) and self.accelerate.newton:
-                self.restart_average()  # it is left behind
-        return estimate if stage is self.form else np.inf
 
     # For weights that others move as well (:mod:`hingeline.distributed`): no average is made.
 

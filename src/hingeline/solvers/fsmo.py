@@ -58,9 +58,8 @@ def optimise(
     """One round of Algorithm 2 over the planes of the examples in ``order``.
 
     Returns the largest violation of the optimality conditions met. ``gaps`` receives each
-    example's gap at its visit, with ``violation`` as its slack where that is larger. As a rule of
-    :mod:`hingeline.core.blocks` this would do the same but for the last bits of a sum of
-    multipliers, on which single steps depend: it is kept apart.
+    example's gap at its visit, with ``violation`` as its slack where that is larger. A rule of
+    :mod:`hingeline.core.blocks` would do the same but for the last bits of a sum of multipliers.
     """
     worst = 0.0
     for i in order:

@@ -19,10 +19,10 @@ all planes agree with the truth, and join where one reaches over. The product ab
 down; to join parts, their masses are laid side by side, level by level: at most as many planes as
 both had, with the same marginals. Neither changes w or the dual.
 
-Passes decode whole examples; what is found inside a part is a plane of it at once, the rest waits
-until there is so much of it that new parts are worth making, or for the end of the pass. It
-converges as :mod:`hingeline.solvers.sdm` on whole examples does: from some pass on, all of the most
-violated output enters the parts, where the largest hinges add up to no less than its own.
+What a pass finds inside a part is a plane of it at once, the rest waits until there is so much of
+it that new parts are worth making, or for the end of the pass. It converges as on whole examples:
+from some pass on, all of the most violated output enters the parts, where the largest hinges add up
+to no less than its own.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -143,8 +143,8 @@ def find_stretches(
 ) -> None:
     """Decode the examples of ``order``, put what lies inside a part into its set, note the rest.
 
-    ``apart`` takes for right the place before a part that is not the first.
-    For hinges that are sums of score and loss; see :func:`hingeline.core.blocks.find_planes`.
+    ``apart`` takes for right the place before a part that is not the first. For hinges that are
+    sums of score and loss; see :func:`hingeline.core.blocks.find_planes`.
     """
     for i in order:
         violation[i] = 0.0
@@ -421,10 +421,9 @@ class SDMInParts(SDM):
         return self._form if form is self.form else restrict(form, self.parts)
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
-        find = self.compiled.bind(find_stretches)
-        known = (self.compiled.problem, self.form, self._problem, self._form, self.ws, self.parts)
-        asked = (self.w, self.early, self.clock, patience)
-        self.workers.over(order, find, *known, PART, *asked, SCRATCH, self.violation)
+        known = (self.form, self._problem, self._form, self.ws, self.parts)
+        asked = (self.w, self.early, self.clock, patience, SCRATCH, self.violation)
+        self.over(order, find_stretches, *known, PART, *asked)
 
     def blocks_of(self, examples: Array) -> Array:
         known = self.known_blocks_of(examples)

@@ -67,7 +67,6 @@ from hingeline.core.primitives import (
     plane_score,
 )
 from hingeline.core.registry import option, option_names
-from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.enumerated import VISITS, EnumeratedSDM, Work, visit
 from hingeline.solvers.enumerated import hinges as all_hinges
 from hingeline.solvers.sdm import SDM, Accelerator
@@ -439,7 +438,7 @@ def published_pass(
     return largest
 
 
-class SDCD(PlaneSolver):
+class SDCD(SDM):
     """Sequential dual coordinate descent over planes; see the head of this module."""
 
     name = "sdcd"
@@ -465,16 +464,18 @@ class SDCD(PlaneSolver):
     saved_numbers = (*SDM.saved_numbers, "decoding")
 
     def _begin(self, start: WorkingSet | None) -> None:
+        self.published = self.options.schedule == "published"
         super()._begin(start)
         self.decoding = True
-        self.published = self.options.schedule == "published"
         # Algorithm 2 knows no certificate: where its own rule stops it, one at the end is enough.
         self.certifies = self.published and self.options.delta is not None
         self.restricted = self.options.violators != "all" and not self.hard
         self.rule = Box(0.0 if self.published else self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
+
+    def plan_stages_by_sample(self) -> None:
         if not self.published:
-            self.plan_stages_by_sample()
+            super().plan_stages_by_sample()
 
     def sweep(self) -> float:
         """A pass of the published schedule, or a decoding pass and the cached ones after it."""
@@ -509,22 +510,18 @@ class SDCD(PlaneSolver):
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_violators`."""
-        look = self.compiled.bind(find_violators)
-        known = (self.compiled.problem, self.form, self.ws)
-        asked = (self._wanted(), self.clock, patience)
-        self.workers.over(order, look, *known, PART, self.w, *asked, SCRATCH)
+        asked = (self._wanted(), self.clock, patience, SCRATCH)
+        self.over(order, find_violators, self.form, self.ws, PART, self.w, *asked)
 
     def _find_violations(self) -> None:
         everyone, out = np.arange(self.compiled.n), self.violation
-        given = (self.compiled.problem, self.form)
         if self.restricted:
-            look = self.compiled.bind(sum_over_found)
-            self.workers.over(everyone, look, *given, self.ws, PART, self.w, self._wanted(), out)
+            asked = (PART, self.w, self._wanted(), out)
+            self.over(everyone, sum_over_found, self.form, self.ws, *asked)
             return
         bound = self.compiled.summed_slack
         limit = self.options.max_outputs or (20000 if bound is None else 300)
-        add_up = self.compiled.bind(sum_violations)
-        self.workers.over(everyone, add_up, *given, PART, self.w, limit, out)
+        self.over(everyone, sum_violations, self.form, PART, self.w, limit, out)
         if bound is not None:  # of those with too many violated outputs to list
             self.workers.over(np.flatnonzero(np.isinf(out)), bound, PART, self.w, out)
 

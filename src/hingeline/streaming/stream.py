@@ -35,7 +35,6 @@ from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import option_names
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_costs
-from hingeline.core.solver import PlaneSolver
 from hingeline.features.input import find_classes, with_constant
 from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdm import SDM
@@ -195,7 +194,7 @@ class Stream:
     def _stack(self, parts: Sequence[Examples], width: int) -> Examples:
         return stack_examples(parts, width, bool(self.owner.fit_intercept))
 
-    def _solver_class(self) -> type[PlaneSolver]:
+    def _solver_class(self) -> type[SDM]:
         return SDCD if self.owner.slack == "sum" else SDM
 
     def _visit_new(self, examples: Examples, weights: Array, passes: int) -> None:

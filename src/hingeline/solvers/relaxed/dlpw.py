@@ -12,12 +12,11 @@ weights a step against the (sub)gradient of the example at these messages.
     Structured Prediction* (2010): every maximum is soft, ``ε log Σ exp(·/ε)``, messages have a
     closed form by variables, and the steps are gradient steps of a smooth function.
 
-Messages. Descent by variables or by factors (MPLP): :mod:`hingeline.solvers.relaxed.messages`. At
-given messages the gradient has the best state of every block, or soft shares, and is a subgradient
-of g(w, δ) in w. What is to be minimised, though, is the least g over messages, and of that it is a
-subgradient only if the messages are optimal for the weights and the maximisers of factors and
-variables agree. A round by factors leaves dense graphs far from there, three by variables do not
-(docs/graphs.md). Of a factor's maximisers the one nearest to its variables' is taken.
+Messages. At given ones the gradient has the best state of every block, or soft shares, and is a
+subgradient of g(w, δ) in w. What is to be minimised, though, is the least g over messages, and of
+that it is a subgradient only if the messages are optimal for the weights and the maximisers of
+factors and variables agree. A round by factors (MPLP) leaves dense graphs far from there, three by
+variables do not (docs/graphs.md). Of a factor's maximisers that nearest to its variables' is taken.
 
 Steps. ``w ← (1 − η)·w − η·n·c_i·g_i`` with g_i the (sub)gradient of the example's hinge, and
 ``η = 2/(t + t₀)``, the schedule for strongly convex problems, t counting steps. t₀ is so large that

@@ -13,15 +13,13 @@ max, after which the soft marginals of v and of its factors agree. Or by factors
     t(y) = θ_c(y) + Σ_v (b_v − δ_cv)(y_v),     b_v ← (1/|c|)·max_{y: y_v = s} t(y)
 
 Of pairs, the second halves what a variable knows at each of its factors. Where there are many, the
-scores of a variable end up with the last ones, and the next rounds bring them to the others bit by
-bit: with weights that move in between, messages are never fit for them. The first shares them out
-evenly.
+last ones end up with its scores, and the next rounds bring them to the others bit by bit: with
+weights that move in between, messages are never fit for them. The first shares them out evenly.
 
 Messages are float32, laid out by :class:`hingeline.structures.graph_blocks.Blocks`. In a visit the
 scores ``θ_c − Σ_v δ_cv`` of all factors stand in tables one after the other, and follow the
-messages. :mod:`hingeline.inference.messages` descends on the same dual for one set of scores in
-full precision, and hands on more at each factor: what it leaves is a better bound, and what is left
-here is kept from pass to pass.
+messages. :mod:`hingeline.inference.messages` descends on the same dual for one set of scores, in
+full precision and handing on more at each factor: a better bound, but nothing to keep.
 
 Graphs of binary variables and pairs without features have rounds by variables of their own, in full
 precision and up to rounding the same: :func:`descend_pairs`. There factor c has its scores from

@@ -475,7 +475,7 @@ def add_weights(problem: Any, dual: Dual, coupled: bool) -> None:
 
 @kernel
 def cut_units(problem: Any, blocks: Blocks, together: int, starts: Array, owners: Array) -> int:
-    """Cut all blocks into units: first blocks and examples of them, or only how many there are.
+    """Cut all blocks into units: their first blocks and examples; how many there are.
 
     A unit is an example of up to ``together`` blocks; of a larger one a run of variables that share
     a row of features, or ``together`` factors; one block where ``together`` is 0.
@@ -486,9 +486,8 @@ def cut_units(problem: Any, blocks: Blocks, together: int, starts: Array, owners
         end = blocks.block_at[i + 1] - blocks.block_at[i]
         b = 0
         while b < end:
-            if starts.shape[0] > 0:
-                starts[count] = blocks.block_at[i] + b
-                owners[count] = i
+            starts[count] = blocks.block_at[i] + b
+            owners[count] = i
             count += 1
             if together == 0:
                 b += 1

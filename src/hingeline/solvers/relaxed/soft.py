@@ -25,19 +25,16 @@ loss of a wrong label, which is what the messages have to outweigh.
     are evaluated, in threads, and blocks with little to gain are left out until the next time.
     Where ρ is large, ``(η/2)‖w − w'‖²`` is added after the first few sweeps, w' being the weights
     of the sweep before (a proximal point method). Thousands of factors share a table of weights,
-    and what they have to do is to differ: their messages, 1/ρ, bend the dual far less than their
-    own share of w, c_i, which they may ignore together but not one by one. With c_i/(1 + η) they
-    move further, and w is less noisy.
+    and have to differ: their messages, 1/ρ, bend the dual far less than their own share of w, c_i,
+    which they may ignore together but not one by one. With c_i/(1 + η) they move further.
 
 Certificate. ``g_ρ(w, δ) − f_ρ(μ)`` with the messages of μ is the sum of the blocks' Frank-Wolfe
 gaps: primal, dual and gap are those of the softly constrained problem, whose optimum is at least
 that of the relaxation. Any messages make a bound, though, and the improved schedule certifies with
-messages made for the weights: ``rounds`` rounds over the blocks of an example with fixed weights,
-its marginals put back afterwards.
+some made for the weights: by ``rounds`` rounds over the blocks of an example with fixed weights.
 
-``constraints="hard"`` solves the relaxation itself, and the certificate is that of the relaxation:
-g(w, δ) against the dual value of marginals that agree.
-Whenever the gap of the softly constrained problem is small beside that,
+``constraints="hard"`` solves the relaxation itself: its certificate is g(w, δ) against the dual
+value of marginals that agree. Whenever the gap of the soft problem is small beside that one,
 
 ``hardening="centre"``
     the penalty becomes ``(ρ/2) Σ c_i‖δ_i − δ̄_i‖²`` with the messages reached as its centre δ̄: the
@@ -153,11 +150,10 @@ class SoftBCFW(CertifiedSolver):
             together = 0
         elif not graph_blocks.shares_weights(self.problem):
             together = self.blocks.most_blocks
-        none = Units(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
-        count = kernels.cut_units(self.problem, self.blocks, together, *none)
-        starts = np.full(count + 1, self.blocks.n, dtype=np.int64)
-        self.units = Units(starts, np.empty(count, dtype=np.int32))
-        kernels.cut_units(self.problem, self.blocks, together, *self.units)
+        starts, owners = np.empty(self.blocks.n + 1, np.int64), np.empty(self.blocks.n, np.int32)
+        count = kernels.cut_units(self.problem, self.blocks, together, starts, owners)
+        starts[count] = self.blocks.n
+        self.units = Units(starts[: count + 1], owners[:count])
         self.active_units = np.flatnonzero(form.cap[self.units.owners] > 0.0)
         self.exact, self.bounded = False, True  # blocks are enumerated, no example is decoded
         self.constrained = self.options.constraints == "hard"
