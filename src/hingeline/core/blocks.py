@@ -585,10 +585,7 @@ def list_change(
                 for k in range(columns, rows):
                     place = code[r] + code[k]
                     w[place] = common[place]
-    some = False
-    for step in steps:
-        some = some or step != 0.0
-    return (at + words, v + more) if some else size, out
+    return (at + words, v + more) if steps.any() else size, out
 
 
 @kernel
@@ -613,20 +610,16 @@ def list_changes(
     out.ends[0] = 0
     for r in range(order.shape[0]):
         i = order[r]
-        known = planes(ws, i)
+        ys, steps = planes(ws, i).copy(), np.empty(ws.used[i])
         m = 0
         for j in range(ws.used[i]):
-            m += moved[at + j]
-        ys = np.empty((m, known.shape[1]), dtype=known.dtype)
-        steps = np.empty(m)
-        k = 0
-        for j in range(ws.used[i]):
             if moved[at + j]:
-                ys[k] = known[j]
-                steps[k] = change[at + j] * ws.scale[ws.slot[i] + j]
-                k += 1
+                ys[m] = ys[j]
+                steps[m] = change[at + j] * ws.scale[ws.slot[i] + j]
+                m += 1
         if m > 0:
-            size, out = list_change(problem, i, ys, steps, common, w, spare, out, size)
+            chosen = (ys[:m], steps[:m])
+            size, out = list_change(problem, i, *chosen, common, w, spare, out, size)
         at += ws.capacity[i]
         out.ends[r + 1] = size[0]
     return Changes(out.ends, out.code[: size[0]], out.values[: size[1]])

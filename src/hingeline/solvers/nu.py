@@ -425,7 +425,10 @@ class NuSearch(NuCertificate, CertifiedSolver):
             for _ in range(passes):
                 sample.sweep()
             self.oracle_calls += sample.oracle_calls
-            before, rho = rho, sample._guess()
+            # The ρ at which the level would be ν, if that is near.
+            away = math.log(max(sample.level(), 1e-300) / self.nu) / sample.steering.slope
+            away = min(max(away, -math.log(LARGEST_STEP)), math.log(LARGEST_STEP))
+            before, rho = rho, sample.rho * math.exp(-away)
         self.rho = rho * math.sqrt(min(rho / before, 1.0))
 
     def _sample(self, examples: Array) -> NuSearch | None:
@@ -437,12 +440,6 @@ class NuSearch(NuCertificate, CertifiedSolver):
         seed = int(self.rng.integers(2**31))
         form = self.form._replace(cap=shares)
         return type(self)(self.compiled, form, self.workers, seed, asdict(self.options))
-
-    def _guess(self) -> float:
-        """The ρ at which the level would be ν, if that is near."""
-        most = math.log(LARGEST_STEP)
-        away = math.log(max(self.level(), 1e-300) / self.nu) / self.steering.slope
-        return self._rho * math.exp(-min(max(away, -most), most))
 
     @property
     def rho(self) -> float:

@@ -69,19 +69,6 @@ TIE_TOLERANCE = 1e-5
 
 
 @helper
-def choose(values: Array, at: int, n: int, temperature: float) -> int:
-    """Scores to marginals: the best state, which is returned, or soft shares."""
-    best = largest(values, at, n)
-    if temperature > 0.0:
-        normalise(values, at, n, temperature)
-        return best
-    for s in range(n):
-        values[at + s] = 0.0
-    values[at + best] = 1.0
-    return best
-
-
-@helper
 def choose_near(
     graph: Topology, c: int, values: Array, first: int, end: int, states: Array
 ) -> None:
@@ -181,7 +168,13 @@ def descend(
         step = weight * cap[i]
         # All of the gradient before any of the step: factors may share a template.
         for v in range(graph.n_states.shape[0]):
-            states[v] = choose(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
+            first, n = graph.unary_start[v], graph.n_states[v]
+            states[v] = largest(beliefs, first, n)
+            if temperature > 0.0:
+                normalise(beliefs, first, n, temperature)
+            else:
+                for s in range(n):
+                    beliefs[first + s] = 1.0 if s == states[v] else 0.0
         for c in range(n_factors):
             first, end = tables.start[c], tables.start[c + 1]
             if temperature > 0.0 and by == PAIRS:
