@@ -290,10 +290,11 @@ def check_planes(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
         and all(getattr(ws, n).shape == ws.alpha.shape for n in WorkingSet._fields[7:13])
         and ws.y.min(initial=0) >= 0
     )
-    pools = ws.alpha, ws.y, ws.gram
-    sizes = ws.capacity, ws.capacity * ws.length, ws.capacity**2 * int(len(fresh.gram) > 0)
-    for starts, pool, size in zip(ws[3:6], pools, sizes, strict=True):
-        fits = fits and np.array_equal(starts, starts_of(size)) and pool.shape == (size.sum(),)
+    if fits:
+        room, pools = ws.capacity, (ws.alpha, ws.y, ws.gram)
+        sizes = room, room * ws.length, room**2 * int(len(fresh.gram) > 0)
+        for starts, pool, size in zip(ws[3:6], pools, sizes, strict=True):
+            fits = fits and np.array_equal(starts, starts_of(size)) and pool.shape == (size.sum(),)
     if not fits:
         raise KeyError("planes that fit together")
     return ws

@@ -376,6 +376,7 @@ class Steering:
 class NuSearch(NuCertificate, CertifiedSolver):
     """A solver of the C-problem whose C is steered; see the head of this module."""
 
+    rescalings = ("margin",)
     search_numbers: ClassVar[tuple[str, ...]] = (
         *("rho", "_before", "_inner", "_outer", *NuCertificate.nu_numbers),
         *(f"steering.{part.name}" for part in fields(Steering)),
@@ -526,7 +527,6 @@ class NuSDM(NuSearch, SDM):
     """The search over planes found by decoding."""
 
     slacks = ("nu",)
-    rescalings = ("margin",)
 
     @dataclass(frozen=True)
     class Options(SDM.Options):
@@ -541,7 +541,6 @@ class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
     """The search where all outputs are the working set."""
 
     slacks = ("nu",)
-    rescalings = ("margin",)
 
     @dataclass(frozen=True)
     class Options(EnumeratedSDM.Options):
