@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline._checks import numeric_matrix, require
 from hingeline.data import samples
 from hingeline.data.samples import LabelledSequences, SparseRows
 from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
@@ -35,8 +36,8 @@ def write_svmlight(
     ``zero_based``. A target whose name ends in ``.gz`` is compressed.
     """
     labels = np.asarray(y)
-    if labels.dtype.kind not in "biuf" or not np.all(np.isfinite(labels)):
-        raise ValueError("y must be finite numbers to be written as labels: number the classes.")
+    fine = labels.dtype.kind in "biuf" and np.isfinite(labels).all()
+    require(fine, "y must be finite numbers to be written as labels: number the classes.")
     heads = [number_text(label) for label in labels.tolist()]
     if qid is not None:
         numbers = np.asarray(qid).tolist()
@@ -51,8 +52,7 @@ def write_multilabel(
 
     Y is an indicator matrix, sparse or not; column k is label k.
     """
-    indicator = sp.csr_matrix(Y)
-    indicator.eliminate_zeros()
+    indicator = sp.csr_matrix(sp.csr_matrix(Y) != 0)
     indicator.sort_indices()
     columns, starts = indicator.indices.tolist(), indicator.indptr.tolist()
     heads = [",".join(map(str, columns[lo:hi])) for lo, hi in pairwise(starts)]
@@ -81,28 +81,22 @@ def write_svmhmm(
 def _write_rows(
     target: File, X: Any, heads: list[str], comments: Comments, zero_based: bool
 ) -> None:
-    matrix = sp.csr_matrix(X, copy=True)
-    matrix.sum_duplicates()
-    if matrix.shape[0] != len(heads):
-        raise ValueError(f"X has {matrix.shape[0]} rows, but there are {len(heads)} labels.")
-    if comments is not None and len(comments) != len(heads):
-        raise ValueError(f"X has {len(heads)} rows, but there are {len(comments)} comments.")
-    if not np.all(np.isfinite(matrix.data)):
-        raise ValueError("X has values that are not finite: they cannot be written.")
-    starts = matrix.indptr.tolist()
-    shift = 0 if zero_based else 1
+    matrix, n = numeric_matrix(X, "X"), len(heads)
+    found = f"X has {matrix.shape[0]} rows, but there are"
+    require(matrix.shape[0] == n, f"{found} {n} labels.")
+    comments = [""] * n if comments is None else comments
+    require(len(comments) == n, f"{found} {len(comments)} comments.")
+    indices = matrix.indices + (not zero_based)
     with atomic_text(target) as out:
-        for i, head in enumerate(heads):
-            part = slice(starts[i], starts[i + 1])
-            indices, values = (matrix.indices[part] + shift).tolist(), matrix.data[part].tolist()
-            items = [f"{k}:{number_text(v)}" for k, v in zip(indices, values, strict=True)]
-            comment = comments[i] if comments is not None else ""
-            if "\n" in comment or "\r" in comment:
-                raise ValueError(f"comment {i} has a line end: it must fit into the line.")
-            if not head and not items:
-                raise ValueError(f"row {i} has neither labels nor features: its line is blank.")
-            note = f"# {comment}" if comment else ""
-            out.write(" ".join(filter(None, [head, *items, note])) + "\n")
+        for i, (lo, hi) in enumerate(pairwise(matrix.indptr.tolist())):
+            pairs = zip(indices[lo:hi].tolist(), matrix.data[lo:hi].tolist(), strict=True)
+            items = [f"{k}:{number_text(v)}" for k, v in pairs]
+            fine = "\n" not in comments[i] and "\r" not in comments[i]
+            require(fine, f"comment {i} has a line end: it must fit into the line.")
+            what = f"row {i} has neither labels nor features: its line is blank."
+            require(heads[i] or items, what)
+            note = f"# {comments[i]}" if comments[i] else ""
+            out.write(" ".join(filter(None, [heads[i], *items, note])) + "\n")
 
 
 class _Rows(SparseRows):
@@ -141,9 +135,8 @@ class _Rows(SparseRows):
             self.add(map(int, fields[start::3]), map(float, fields[start + 2 :: 3]), number)
         except (ValueError, OverflowError, IndexError):
             raise self.text.error(self._bad_item(body)) from None
-        if len(self.qids) not in (0, len(self.heads)):
-            what = "some lines have a qid and some have none"
-            raise self.text.error(f"{what}; give all or none of them.")
+        what = "some lines have a qid and some have none; give all or none of them."
+        self.text.require(len(self.qids) in (0, len(self.heads)), what)
         self.comments.append(comment.strip().decode())
 
     @staticmethod
