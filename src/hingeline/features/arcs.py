@@ -8,8 +8,9 @@ modifier, computed once; the code of an arc is put together where arcs are score
 
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -136,17 +137,11 @@ class ArcFeatures(BaseEstimator):
             names = ("form",) if isinstance(first, str) else tuple(self.columns)
             if isinstance(first, Mapping):
                 names = tuple(first)
-                X = [
-                    [_values(word, names, i, t) for t, word in enumerate(s)]
-                    for i, s in enumerate(X)
-                ]
-            try:
-                table = TokenTable.from_sentences(X, names)
-            except ValueError as error:
-                if isinstance(first, tuple) and len(first) != len(names):
-                    what = f"words have {len(first)} columns, and columns= names {len(names)}"
-                    raise ValueError(f"{what}: name every column in ArcFeatures.") from None
-                raise error
+                X = [[*_read_dicts(sentence, names, i)] for i, sentence in enumerate(X)]
+            elif isinstance(first, tuple):
+                what = f"words have {len(first)} columns, and columns= names {len(names)}"
+                require(len(first) == len(names), f"{what}: name every column in ArcFeatures.")
+            table = TokenTable.from_sentences(X, names)
         require(len(table), "X is empty: there are no sentences.")
         if not empty and not table.lengths.all():
             raise ValueError(f"X[{np.argmin(table.lengths)}] is an empty sentence: drop it.")
@@ -176,18 +171,13 @@ class ArcFeatures(BaseEstimator):
         """The codes of all words."""
         check_is_fitted(self, "arcs_")
         table = self.read(X, empty=True)
-        hashes = _Hashes(table)
+        hashes, labels = _Hashes(table), _by_sides(self.labels_)
         between = [f"h.{self.between} m.{self.between}"] if self.tags_ else []
-        arcs = [parse_template(t) for t in [*self.arcs_, *between]]
-        labels = [parse_template(t) for t in self.labels_]
-        sides = ["".join(sorted({slot.side for slot in template})) for template in labels]
-        pairs = [t for t, side in zip(labels, sides, strict=True) if side == "hm"]
         both = []
         for side in "hm":
-            own = [t for t, s in zip(labels, sides, strict=True) if s == side]
-            codes = [hashes.code(t, side, "arc") for t in arcs]
+            codes = [hashes.code(t, side, "arc") for t in [*self.arcs_, *between]]
             codes += [] if between else [np.zeros(table.n_tokens + 1, dtype=np.uint32)]
-            codes += [hashes.code(t, side, "label") for t in [*pairs, *own]]
+            codes += [hashes.code(t, side, "label") for t in [*labels["hm"], *labels[side]]]
             both.append(np.ascontiguousarray(np.array(codes).T))
         tags = np.full(table.n_tokens + 1, -1)
         if between:
@@ -198,7 +188,7 @@ class ArcFeatures(BaseEstimator):
         texts = ["\0unknown", *self.tags_]
         tag_codes = _mix(np.array([hash_text("between", text) for text in texts], dtype=np.uint32))
         n_arc = len(self.arcs_) + 1
-        return ArcCodes(both[0], both[1], tags, tag_codes, table.offsets, n_arc, len(pairs))
+        return ArcCodes(both[0], both[1], tags, tag_codes, table.offsets, n_arc, len(labels["hm"]))
 
     def describe(self, table: TokenTable, m: int, h: int) -> tuple[list[str], list[str]]:
         """Names of the features of an arc of a table's first sentence, and of those of its label.
@@ -214,9 +204,8 @@ class ArcFeatures(BaseEstimator):
             if not 0 <= at < len(words):
                 return "(none)"
             word = words[at]
-            return str(
-                word[slot.column] if slot.column in word else DERIVED[slot.column](word["form"])
-            )
+            known = slot.column in word
+            return str(word[slot.column] if known else DERIVED[slot.column](word["form"]))
 
         def name(template: str) -> str:
             slots = zip(template.split(), parse_template(template), strict=True)
@@ -229,11 +218,7 @@ class ArcFeatures(BaseEstimator):
             between = [words[k - 1][column] for k in range(min(h, m) + 1, max(h, m))]
             known = dict.fromkeys(tag if tag in self.tags_ else "(unknown)" for tag in between)
             arcs += [f"{pair} between={tag}" for tag in known]
-        groups: dict[str, list[str]] = {"hm": [], "h": [], "m": []}
-        for template in self.labels_:
-            sides = {slot.side for slot in parse_template(template)}
-            groups["".join(sorted(sides))].append(name(template))
-        return arcs, [*groups["hm"], *groups["h"], *groups["m"]]
+        return arcs, [*map(name, chain.from_iterable(_by_sides(self.labels_).values()))]
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What a model file keeps."""
@@ -257,11 +242,12 @@ def _check_bits(name: str, bits: Any) -> int:
     return int(bits)
 
 
-def _values(word: Any, names: Sequence[str], i: int, t: int) -> tuple[Any, ...]:
-    if not isinstance(word, Mapping) or {*word} != {*names}:
-        what = f"X[{i}][{t}] is {word!r:.80}"
-        raise ValueError(f"{what}: every word must be a dict with the keys {', '.join(names)}.")
-    return tuple(word[name] for name in names)
+def _read_dicts(sentence: Any, names: Sequence[str], i: int) -> Iterator[tuple[Any, ...]]:
+    for t, word in enumerate(sentence):
+        if not isinstance(word, Mapping) or {*word} != {*names}:
+            what = f"X[{i}][{t}] is {word!r:.80}: every word must be a dict with the keys"
+            raise ValueError(f"{what} {', '.join(names)}.")
+        yield tuple(word[name] for name in names)
 
 
 def _choose(given: Any, usual: Sequence[str], known: set[str], name: str) -> list[str]:
@@ -274,6 +260,15 @@ def _choose(given: Any, usual: Sequence[str], known: set[str], name: str) -> lis
             what = f"the template {template!r} names the column {slot.column!r}"
             require(slot.column in known, f"{what}: words have {', '.join(sorted(known))}.")
     return list(given)
+
+
+def _by_sides(templates: Sequence[str]) -> dict[str, list[str]]:
+    """Templates of both words, of the head alone and of the modifier alone."""
+    groups: dict[str, list[str]] = {"hm": [], "h": [], "m": []}
+    for template in templates:
+        sides = {slot.side for slot in parse_template(template)}
+        groups["".join(sorted(sides))].append(template)
+    return groups
 
 
 def hash_text(name: str, value: str) -> int:
@@ -314,12 +309,13 @@ class _Hashes:
             self.known[name, shift] = np.append(root, moved).astype(np.uint32)
         return self.known[name, shift]
 
-    def code(self, template: tuple[Slot, ...], side: str, table: str) -> Array:
+    def code(self, template: str, side: str, table: str) -> Array:
         """What words contribute to a template on one side; 0 where it does not ask for them."""
         code = np.zeros(self.table.n_tokens + 1, dtype=np.uint32)
-        slots = [slot for slot in template if slot.side == side]
+        parsed = parse_template(template)
+        slots = [slot for slot in parsed if slot.side == side]
         if slots:
-            code += np.uint32(hash_text(table, " ".join(map(str, template)) + side))
+            code += np.uint32(hash_text(table, " ".join(map(str, parsed)) + side))
         for slot in slots:
             code = _mix(code ^ self.column(slot.column, slot.shift)) + np.uint32(0x9E3779B9)
         return code

@@ -1,7 +1,8 @@
 """SegmentTemplates: features of whole segments, by the words in them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,13 +10,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, is_list, require
 from hingeline.features.input import get_array, get_strings, pack_strings
 from hingeline.features.tables import TokenTable
-from hingeline.features.templates import check_call
+from hingeline.features.templates import Call
 
 #: Shapes of longer spans are none: they are as many as there are spans.
 LONGEST_SHAPE = 5
+TRIES = ("words", "shape", "first_last")
 END = None  # The key of a trie's node under which the features of the phrase that ends there stand.
 
 Spans = Sequence[Sequence[tuple[int, int, Any]]]
@@ -25,22 +27,18 @@ def read_words(X: Any, column: str | int) -> list[list[str]]:
     """The texts of one column, sentence by sentence."""
     if isinstance(X, TokenTable):
         return X.sentences(column)
-    found = []
+    found: list[list[str]] = []
     for i, sentence in enumerate(X):
-        words = []
+        found.append([])
         for t, token in enumerate(sentence):
-            if isinstance(token, str):
-                word: Any = token
-            elif isinstance(token, Mapping):
-                word = token.get(column)
-            else:
-                columns: Any = dict(enumerate(token)) if isinstance(token, (list, tuple)) else {}
-                word = columns.get(column)
+            word = token
+            if not isinstance(token, str):
+                with suppress(LookupError, TypeError):
+                    word = token[column]
             if not isinstance(word, str):
                 what = f"X[{i}][{t}] has no text in column {column!r}, which features of segments"
                 raise ValueError(f"{what} read: name it by SegmentTemplates(column=...).")
-            words.append(word)
-        found.append(words)
+            found[-1].append(word)
     return found
 
 
@@ -89,13 +87,10 @@ class SegmentTemplates(BaseEstimator):
     lower: bool = True
 
     def _check(self) -> None:
-        require(
-            isinstance(self.min_count, int) and self.min_count >= 1,
-            f"min_count must be an integer ≥ 1, got {self.min_count!r}.",
-        )
-        fine = self.lexicon is None or isinstance(self.lexicon, Mapping)
-        lists = [] if self.lexicon is None or not fine else self.lexicon.values()
-        if not fine or any(isinstance(p, str) or not isinstance(p, Iterable) for p in lists):
+        fine = isinstance(self.min_count, int) and self.min_count >= 1
+        require(fine, f"min_count must be an integer ≥ 1, got {self.min_count!r}.")
+        fine = isinstance(self.lexicon, Mapping) and all(map(is_list, self.lexicon.values()))
+        if self.lexicon is not None and not fine:
             what = "lexicon must be a dict of names to lists or sets of phrases"
             raise TypeError(f"{what}, got {self.lexicon!r:.60}.")
 
@@ -163,17 +158,16 @@ class SegmentTemplates(BaseEstimator):
 
     def _read(self, X: Any) -> list[tuple[list[str], list[str]]]:
         """Words of each sentence, in lower case if that is wanted, and their shapes."""
-        sentences = read_words(X, self.column)
-        shape = check_call("shape", "collapse")
+        shape = Call("shape", "collapse")
         return [
-            ([*map(self._fold, words)], [str(s) for s in shape.apply(words)] if self.shape else [])
-            for words in sentences
+            ([*map(self._fold, words)], [*map(str, shape.apply(words))] if self.shape else [])
+            for words in read_words(X, self.column)
         ]
 
     def _learn(self, entries: list[tuple[str, str, int]], names: list[str]) -> None:
         self._entries, self._names = entries, names
         self.n_features_out_ = len(names)
-        self._tries: dict[str, dict[Any, Any]] = {"words": {}, "shape": {}, "first_last": {}}
+        self._tries: dict[str, dict[Any, Any]] = {name: {} for name in TRIES}
         for template, text, feature in entries:
             node = self._tries[template]
             for word in text.split(" "):
@@ -231,16 +225,12 @@ class SegmentTemplates(BaseEstimator):
     def restore(self, meta: Any, arrays: Any) -> Self:
         """Know what :meth:`to_state` gave; ``ValueError`` if that is inconsistent."""
         self._check()
-        texts, names = get_strings(arrays, "texts"), get_strings(arrays, "names")
-        features = get_array(arrays, "features", np.int64)
-        inside = bool(((features >= 0) & (features < len(names))).all())
-        parts = [text.partition("\t") for text in texts]
-        fine = (
-            inside
-            and len(features) == len(texts)
-            and {part[0] for part in parts} <= {"words", "shape", "first_last"}
-        )
+        parts = [text.partition("\t") for text in get_strings(arrays, "texts")]
+        names = get_strings(arrays, "names")
+        features = get_array(arrays, "features", np.int64).tolist()
+        fine = len(features) == len(parts) and {*features} <= {*range(len(names))}
+        fine = fine and {part[0] for part in parts} <= {*TRIES}
         require(fine, "the entries of the segment templates do not fit their names.")
-        pairs = zip(parts, features.tolist(), strict=True)
+        pairs = zip(parts, features, strict=True)
         self._learn([(part[0], part[2], f) for part, f in pairs], names)
         return self
