@@ -49,9 +49,8 @@ def check_lengths(lengths: Sequence[int], y: Sequence[Sequence[Any]]) -> None:
     """Refuse labels that do not fit sequences of these lengths."""
     require(len(y) == len(lengths), f"X has {len(lengths)} sequences and y has {len(y)}.")
     for i, (n, labels) in enumerate(zip(lengths, y, strict=True)):
-        if len(labels) != n or not n:
-            what = f"X[{i}] has {n} tokens and y[{i}] has {len(labels)} labels"
-            raise ValueError(f"{what}: they must have the same length, at least 1.")
+        what = f"X[{i}] has {n} tokens and y[{i}] has {len(labels)} labels"
+        require(len(labels) == n > 0, f"{what}: they must have the same length, at least 1.")
 
 
 class SparseRows:

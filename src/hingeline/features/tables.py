@@ -211,13 +211,13 @@ class TokenTable(_Cut):
 
     def position(self, column: str | int) -> int:
         """The number of a column given by name or number (from the end if negative)."""
+        what = f"there is no column {column!r}: there are"
         if isinstance(column, str):
-            what = f"there is no column {column!r}"
-            require(column in self.names, f"{what}: there are {', '.join(map(repr, self.names))}.")
+            require(column in self.names, f"{what} {', '.join(map(repr, self.names))}.")
             return self.names.index(column)
-        if not -len(self.names) <= column < len(self.names):
-            raise ValueError(f"there is no column {column}: there are {len(self.names)} columns.")
-        return column % len(self.names)
+        n = len(self.names)
+        require(-n <= column < n, f"{what} {n} columns.")
+        return column % n
 
     def column(self, column: str | int) -> Array:
         """All tokens' values of one column, as an array of Python strings."""
@@ -247,9 +247,8 @@ class TokenTable(_Cut):
             what = f"values has {len(flat)} sequences"
             require(len(flat) == len(self), f"{what}, but there are {len(self)} sentences.")
             for i, (sequence, n) in enumerate(zip(flat, self.lengths.tolist(), strict=True)):
-                if isinstance(sequence, str) or len(sequence) != n:
-                    what = f"values[{i}] must have {n} values"
-                    raise ValueError(f"{what}, one per token of sentence {i}.")
+                fine = not isinstance(sequence, str) and len(sequence) == n
+                require(fine, f"values[{i}] must have {n} values, one per token of sentence {i}.")
             flat = [str(value) for sequence in flat for value in sequence]
         what = f"values has {len(flat)} entries"
         require(len(flat) == self.n_tokens, f"{what}, but there are {self.n_tokens} tokens.")
@@ -338,9 +337,8 @@ def from_frame(
     read = [n for n in names if n not in (group, label)] if columns is None else list(columns)
     for argument, wanted in (("group", [group]), ("label", [label]), ("columns", read)):
         for name in wanted:
-            if name is not None and name not in names:
-                what = f"{argument} asks for {name!r}, which the frame does not have"
-                raise ValueError(f"{what}: choose among {', '.join(map(repr, names))}.")
+            what = f"{argument} asks for {name!r}, which the frame does not have: choose among"
+            require(name in (None, *names), f"{what} {', '.join(map(repr, names))}.")
     require(read, "no columns are left to read besides group and label: name them.")
     order, offsets = _gather(_values(frame, group))
     y = None
