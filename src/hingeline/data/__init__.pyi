@@ -4,9 +4,6 @@ from hingeline.data.arff import read_arff as read_arff
 from hingeline.data.arff import read_mulan_labels as read_mulan_labels
 from hingeline.data.arff import write_arff as write_arff
 from hingeline.data.arff import write_mulan_labels as write_mulan_labels
-from hingeline.data.builtin import Notes as Notes
-from hingeline.data.builtin import load_digit_dates as load_digit_dates
-from hingeline.data.builtin import load_notes as load_notes
 from hingeline.data.conll import ConlluDocument as ConlluDocument
 from hingeline.data.conll import read_conll as read_conll
 from hingeline.data.conll import read_conllu as read_conllu
@@ -30,7 +27,10 @@ from hingeline.data.records import write_trees as write_trees
 from hingeline.data.samples import FlatData as FlatData
 from hingeline.data.samples import LabelledSequences as LabelledSequences
 from hingeline.data.samples import MultilabelData as MultilabelData
+from hingeline.data.samples import Notes as Notes
 from hingeline.data.samples import Vocabulary as Vocabulary
+from hingeline.data.samples import load_digit_dates as load_digit_dates
+from hingeline.data.samples import load_notes as load_notes
 from hingeline.data.samples import read_vocabulary as read_vocabulary
 from hingeline.data.samples import write_vocabulary as write_vocabulary
 from hingeline.data.svmlight import read_crfsuite as read_crfsuite
