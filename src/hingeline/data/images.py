@@ -123,10 +123,9 @@ def read_letters(source: File) -> LetterWords:
             images.append(image[::2])
             letters.append(letter.decode())
             if current is not None and current != (word, fold):
-                raise text.error(
-                    f"word {shown(word)} in fold {shown(fold)} begins before word "
-                    f"{shown(current[0])} in fold {shown(current[1])} ended; {_LAST}."
-                )
+                what = "word {} in fold {} begins before word {} in fold {} ended"
+                found = map(shown, (word, fold, *current))
+                raise text.error(f"{what.format(*found)}; {_LAST}.")
             current = (word, fold)
             if following == b"-1":
                 if not fold.isdigit() or len(fold) > 9:

@@ -142,13 +142,9 @@ def read_labelled(
 ) -> tuple[Any, Any, Layout, Any]:
     """X, y, where they are in the file, and the table or document as it was read.
 
-    Parameters
-    ----------
-    file : File
-    columns, use, label : names of all columns, of the inputs and of the labels (or ARFF's list)
-    whole : bool; False: one of several files. Numbered features keep a column 0 then, as another
-        file may have one.
-    task : one of TASKS; what is learnt of words
+    ``columns``, ``use`` and ``label`` name all columns, the inputs and the labels (or ARFF's list),
+    ``task`` is one of TASKS. Where the file is not the ``whole`` but one of several, numbered
+    features keep a column 0, as another file may have one.
     """
     path, _, found = file
     name = found.name

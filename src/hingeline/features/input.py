@@ -383,15 +383,8 @@ class Encoder(  # type: ignore[call-arg]
     def count(self, X: Any) -> tuple[Self, SparseSequences, Array]:
         """Learn the features of one block of data, however rare, for :func:`merge_encoders`.
 
-        Parameters
-        ----------
-        X : sentences, as for :meth:`fit`; there may be none
-
-        Returns
-        -------
-        encoder : a fitted clone that knows all features of X, and has this one's ``min_count``
-        sequences : X by that encoder
-        counts : int64 ndarray; how often each column occurs, in the sense of ``min_count``
+        Returns a fitted clone that knows all features of X (which may be empty), X encoded by it,
+        and how often each column occurs, in the sense of ``min_count``.
         """
         check_mergeable(self)
         encoder = clone(self)
@@ -431,17 +424,9 @@ def merge_encoders(
 ) -> tuple[Any, list[Array]]:
     """The encoder that a fit on all blocks of data, in their order, would give.
 
-    Parameters
-    ----------
-    encoders, counts : what :meth:`Encoder.count` gave for each block
-    min_count : int; features that fewer tokens of all blocks have are dropped
-
-    Returns
-    -------
-    encoder : fitted; hash collisions are those of the block that has most
-    columns : list of int64 ndarray
-        Each block's own columns in those of the encoder, −1 where a feature is too rare; see
-        :func:`hingeline.features.tables.renumber`.
+    ``encoders`` and ``counts`` are what :meth:`Encoder.count` gave for each block. With the encoder
+    come each block's own columns in those of it, −1 where a feature is too rare, for
+    :func:`hingeline.features.tables.renumber`. Hash collisions are those of the block with most.
     """
     require(len(encoders), "encoders is empty: there are no blocks.")
     first = encoders[0]

@@ -124,14 +124,7 @@ def gather_entries(columns: Array, values: Array, indptr: Array, n_columns: int)
 
 
 def renumber(X: Any, columns: Array, n_columns: int) -> Any:
-    """Sparse tokens with other columns, rising in each row.
-
-    Parameters
-    ----------
-    X : SparseSequences or csr_matrix; the result is of the same kind
-    columns : int64 ndarray; the new column of each, −1 to drop it
-    n_columns : int; width of the result
-    """
+    """SparseSequences or a CSR matrix whose columns have these new numbers, −1 to drop one."""
     if isinstance(X, SparseSequences):
         return SparseSequences(renumber(X.matrix, columns, n_columns), X.offsets)
     return gather_entries(columns[X.indices], X.data, X.indptr, n_columns)
