@@ -572,18 +572,15 @@ def as_table(X: Any) -> TokenTable:
         raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
     texts = (isinstance(x, np.ndarray) and x.ndim and x.dtype.kind in "OU" for x in X)
     X = [x.tolist() if text else x for x, text in zip(X, texts, strict=True)]
-    if len(X) and isinstance(X[0], (list, tuple)):
-        kinds = set(map(type, chain.from_iterable(X)))
-        wrong = [kind for kind in kinds if not issubclass(kind, (str, tuple, list))]
-        if wrong:
-            hint = ": use DictEncoder" if issubclass(wrong[0], Mapping) else ""
-            what = f"X holds tokens of type {wrong[0].__name__}"
-            raise TypeError(f"{what}; templates read strings or tuples of strings{hint}.")
-        if len({issubclass(kind, str) for kind in kinds}) > 1:
-            what = "X holds strings beside lists or tuples, lists of different depth"
-            raise TypeError(f"{what}: give every token as a string, or each as a tuple of columns.")
-    elif len(X):
+    require(X, "X is empty: there are no sequences.")
+    if not isinstance(X[0], (list, tuple)):
         raise TypeError(f"X[0] must be a list of tokens, got {type(X[0]).__name__}.")
-    else:
-        raise ValueError("X is empty: there are no sequences.")
+    kinds = set(map(type, chain.from_iterable(X)))
+    if wrong := [kind for kind in kinds if not issubclass(kind, (str, tuple, list))]:
+        hint = ": use DictEncoder" if issubclass(wrong[0], Mapping) else ""
+        what = f"X holds tokens of type {wrong[0].__name__}"
+        raise TypeError(f"{what}; templates read strings or tuples of strings{hint}.")
+    if len({issubclass(kind, str) for kind in kinds}) > 1:
+        what = "X holds strings beside lists or tuples, lists of different depth"
+        raise TypeError(f"{what}: give every token as a string, or each as a tuple of columns.")
     return TokenTable.from_sentences(X)

@@ -249,14 +249,10 @@ class Layout:
         """The codes of a source ``offset`` tokens away; a test has none outside the sentence."""
         if offset == 0:
             return codes[s]
-        source, out, far = self.sources[s], np.empty_like(codes[s]), abs(offset)
-        if offset < 0:
-            out[far:] = codes[s][:-far]
-            base = source.room
-        else:
-            out[:-far] = codes[s][far:]
-            base = source.room + self.reach
-        for k, tokens in enumerate(edges[0 if offset < 0 else 1][:far]):
+        source, behind, far = self.sources[s], offset > 0, abs(offset)
+        out = np.roll(codes[s], -offset)
+        base = source.room + behind * self.reach
+        for k, tokens in enumerate(edges[behind][:far]):
             out[tokens] = base + far - k - 1 if source.marked else -1
         return out
 
