@@ -125,9 +125,9 @@ def test_pieces_are_as_the_whole(kind, folder, tmp_path, monkeypatch):
     pieces = TextSource.pieces
     seen = []
 
-    def small(self, ends, size=0):
-        for piece in pieces(self, ends, 50):
-            seen.append(piece)
+    def small(self, ends=None, size=1):
+        for piece in pieces(self, ends, size if ends is None else 50):
+            seen.extend([piece] if ends is not None else [])
             yield piece
 
     monkeypatch.setattr(

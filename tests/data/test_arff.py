@@ -209,7 +209,7 @@ def test_round_trip(X, labels, sparse, draw):
         (MultilabelData(np.ones((1, 1)), sp.csr_matrix([[1]]), ["a"], ["a"]), "the same name"),
         (MultilabelData(np.ones((1, 1)), sp.csr_matrix([[1]]), ["a", "b"], ["c"]), "as many names"),
         (MultilabelData(np.ones((1, 1)), sp.csr_matrix((1, 2**31 - 1))), "there are 2,147,483,647"),
-        (MultilabelData(np.full((1, 1), np.nan), sp.csr_matrix([[1]])), "not finite"),
+        (MultilabelData(np.full((1, 1), np.nan), sp.csr_matrix([[1]])), "X contains NaN"),
         (MultilabelData(np.ones((1, 1)), sp.csr_matrix([[1]]), ["a\n"], ["b"]), "has a line end"),
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from hingeline.data.builtin import load_digit_dates
+from hingeline.data.samples import load_digit_dates
 
 
 @pytest.fixture(scope="module")

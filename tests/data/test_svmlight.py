@@ -225,7 +225,7 @@ def test_a_huge_number_allocates_nothing(reader, text):
     [
         (lambda t: write_svmlight(t, [[1.0]], ["a"]), "y must be finite numbers"),
         (lambda t: write_svmlight(t, [[1.0]], [np.nan]), "y must be finite numbers"),
-        (lambda t: write_svmlight(t, [[np.inf]], [1]), "X has values that are not finite"),
+        (lambda t: write_svmlight(t, [[np.inf]], [1]), "X contains infinity"),
         (lambda t: write_svmlight(t, [[1.0]], [1, 2]), "X has 1 rows, but there are 2 labels"),
         (lambda t: write_svmlight(t, [[1.0]], [1], comments=["a\nb"]), "comment 0 has a line end"),
         (lambda t: write_svmlight(t, [[1.0]], [1], comments=[]), "X has 1 rows, but there are 0"),

@@ -21,7 +21,7 @@ from hingeline.cli.progress import FitProgress, outcome_of
 from hingeline.data.text import open_text
 from hingeline.evaluation.metrics import attachment_scores, evaluate, multilabel_scores
 from hingeline.features.dicts import DictEncoder
-from hingeline.features.segments import SegmentTemplates
+from hingeline.features.parts import SegmentTemplates
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.files import ModelFileError, read_header
 

@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import require
+from hingeline._checks import numeric_matrix, require
 from hingeline._files import file_beside
 from hingeline.data.samples import MultilabelData, SparseRows
 from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
@@ -36,8 +36,8 @@ def read_mulan_labels(source: File) -> list[str]:
 
         def start(tag: str, given: dict[str, str]) -> None:
             if tag.rpartition(":")[2] == "label":
-                if not given.get("name"):
-                    raise text.error("a label has no name; add name=….", parser.CurrentLineNumber)
+                what = "a label has no name; add name=…."
+                text.require(given.get("name"), what, parser.CurrentLineNumber)
                 names.append(given["name"])
 
         parser.StartDoctypeDeclHandler = refuse
@@ -49,8 +49,7 @@ def read_mulan_labels(source: File) -> list[str]:
         except expat.ExpatError as error:
             what = f"the XML is malformed ({expat.ErrorString(error.code)}); correct it."
             raise text.error(what, error.lineno) from None
-        if not names:
-            raise text.error("there is no <label name=…>; is this Mulan's list of labels?", 0)
+        text.require(names, "there is no <label name=…>; is this Mulan's list of labels?", 0)
         return names
 
 
@@ -65,41 +64,33 @@ def write_mulan_labels(target: File, names: Sequence[str]) -> None:
 
 # The header: attributes, and how values are written.
 
-#: A quoted text with backslash escapes, in two groups; linear in its length.
-_QUOTED = r"""'([^'\\]*(?:\\.[^'\\]*)*)'|"([^"\\]*(?:\\.[^"\\]*)*)\""""
-_NAME = re.compile(rf"(?:{_QUOTED}|([^\s'\"{{][^\s{{]*))(?=[\s{{])")
-#: A value of a list, or a number and a value of a sparse row, and the comma behind it; the first
-#: is possessive, so that it takes linear time.
-_VALUE = re.compile(rf"()\s*+(?:(?:{_QUOTED})\s*+|([^,'\"{{}}]*+))(?:(,)|\Z)")
-_PAIR = re.compile(rf"\s*([0-9]+)\s+(?:{_QUOTED}|([^,{{}}'\"\s]+))\s*(?:(,)|$)")
+_QUOTED = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\""""  # with backslash escapes
+_NAME = re.compile(rf"({_QUOTED}|[^\s'\"{{][^\s{{]*)(?=[\s{{])")
+_VALUE = re.compile(rf"[^,'\"{{}}]*|{_QUOTED}")
+#: The last takes the rest of a line whose quote does not close, so that lines take linear time.
+_PIECE = re.compile(rf"{_QUOTED}|[^,'\"]+|,|.+")
+_SPECIAL = re.compile("['\"{}]")
 
 
-def _unquote(single: str | None, double: str | None, plain: str | None) -> str:
-    """The text of whichever matched."""
-    if plain is not None:
-        return plain.rstrip()
-    return re.sub(r"\\(.)", r"\1", single if single is not None else double or "")
+def _split(text: str) -> list[str]:
+    """What stands between commas, commas in quotes aside."""
+    sign = ","
+    if "'" in text or '"' in text:
+        sign = "\n"  # which a line does not have
+        text = "".join(sign if piece == "," else piece for piece in _PIECE.findall(text))
+    return [piece.strip() for piece in text.split(sign)]
 
 
-def _split(text: str, pattern: re.Pattern[str]) -> list[tuple[str, ...]] | None:
-    """Numbers and values between commas, quotes undone; None if malformed."""
-    items: list[tuple[str, ...]] = []
-    position = 0
-    while match := pattern.match(text, position):
-        number, *value, comma = match.groups()
-        items.append((number, _unquote(*value)))
-        if comma is None:
-            return items
-        position = match.end()
-    return None
+def _unquote(texts: list[str]) -> list[str]:
+    """Texts without quotes and escapes."""
+    return [re.sub(r"\\(.)", r"\1", t[1:-1]) if t.startswith(("'", '"')) else t for t in texts]
 
 
-def _split_values(text: str) -> list[str] | None:
-    """Values between commas, quotes undone; None if malformed."""
-    if "'" not in text and '"' not in text:
-        return None if "{" in text or "}" in text else [v.strip() for v in text.split(",")]
-    items = _split(text, _VALUE)
-    return None if items is None else [value for _, value in items]
+def _read_values(texts: list[str]) -> list[str] | None:
+    """Values, quotes undone; None if one is malformed."""
+    if not _SPECIAL.search(",".join(texts)):
+        return texts
+    return _unquote(texts) if all(map(_VALUE.fullmatch, texts)) else None
 
 
 class _Attribute(NamedTuple):
@@ -135,14 +126,12 @@ def _read_header(text: TextSource, lines: Iterator[str]) -> list[_Attribute]:
     for line in lines:
         keyword, *rest = line.split(maxsplit=1)
         if keyword.lower() == "@data":
-            if not attributes:
-                raise text.error("@data comes before any @attribute; declare the columns.")
+            text.require(attributes, "@data comes before any @attribute; declare the columns.")
             return list(attributes.values())
         if keyword.lower() == "@attribute":
             attribute = _read_attribute(text, rest[0] if rest else "")
-            if attribute.name in attributes:
-                name = shown(attribute.name)
-                raise text.error(f"the attribute {name} is declared twice; rename one.")
+            what = f"the attribute {shown(attribute.name)} is declared twice; rename one."
+            text.require(attribute.name not in attributes, what)
             attributes[attribute.name] = attribute
         elif keyword.lower() != "@relation":
             found = f"found {shown(line)}; is this ARFF?"
@@ -155,13 +144,12 @@ def _read_attribute(text: TextSource, declaration: str) -> _Attribute:
     if match is None:
         what = f"{shown(declaration)} is not a name and a type"
         raise text.error(f"{what}; write @attribute NAME numeric.")
-    name, kind = _unquote(*match.groups()), declaration[match.end() :].strip()
+    (name,), kind = _unquote([match[1]]), declaration[match.end() :].strip()
     if kind.lower() in ("numeric", "real", "integer"):
         return _Attribute(name)
-    if not (kind.startswith("{") and kind.endswith("}")):
-        what = f"attribute {shown(name)} has the type {shown(kind)}"
-        raise text.error(f"{what}; only numeric and nominal attributes are read, remove it.")
-    values = _split_values(kind[1:-1])
+    what = f"attribute {shown(name)} has the type {shown(kind)}; only numeric and nominal"
+    text.require(kind[:1] + kind[-1:] == "{}", f"{what} attributes are read, remove it.")
+    values = _read_values(_split(kind[1:-1]))
     if values is None or "" in values or len(set(values)) < len(values):
         what = f"the values of attribute {shown(name)} are not a list such as {{a, b}}"
         raise text.error(f"{what} of different values; correct the line.")
@@ -220,9 +208,8 @@ def _label_columns(text: TextSource, names: list[str], labels: Any) -> list[int]
         return []
     columns = list(range(len(names)))
     if isinstance(labels, (int, np.integer)):
-        if abs(int(labels)) > len(names):
-            what = f"labels is {labels}, but there are {len(names)} attributes; give fewer."
-            raise text.error(what, 0)
+        what = f"labels is {labels}, but there are {len(names)} attributes; give fewer."
+        text.require(abs(int(labels)) <= len(names), what, 0)
         return columns[: int(labels)] if labels >= 0 else columns[int(labels) :]
     if not isinstance(labels, (list, tuple)):
         labels = read_mulan_labels(labels)
@@ -242,11 +229,11 @@ def _read_rows(
     for row in lines:
         if sparse is None and (sparse := row.startswith("{")):
             for name, values, _ in attributes:
-                if values is not None and next(iter(values.values())) != 0.0:
-                    what = f"sparse rows leave out the first value of {shown(name)}"
-                    raise text.error(f"{what}, which is not 0; declare 0 first.")
-        if sparse != row.startswith("{"):
-            raise text.error("sparse rows {…} and dense rows are mixed; write all rows in one way.")
+                what = f"sparse rows leave out the first value of {shown(name)}"
+                zero = values is None or next(iter(values.values())) == 0.0
+                text.require(zero, f"{what}, which is not 0; declare 0 first.")
+        what = "sparse rows {…} and dense rows are mixed; write all rows in one way."
+        text.require(sparse == row.startswith("{"), what)
         columns, texts = _split_row(text, row, len(attributes))
         try:
             numbers = [convert[k](value) for k, value in zip(columns, texts, strict=True)]
@@ -271,18 +258,17 @@ def _read_rows(
 def _split_row(text: TextSource, row: str, width: int) -> tuple[Sequence[int], Sequence[str]]:
     """Columns and values of a row, the latter as text."""
     if not row.startswith("{"):
-        values = _split_values(row)
+        values = _read_values(_split(row))
         if values is None or len(values) != width:
             found = "a malformed row" if values is None else f"{len(values)} values"
             what = f"expected {width} values separated by commas, found {found}"
             raise text.error(f"{what}; correct the line.")
         return range(width), values
-    pairs: Any = []
-    if row[1:-1].strip() or not row.endswith("}"):
-        quoted = "'" in row or '"' in row
-        inside = row[1:-1] if row.endswith("}") else ""
-        pairs = _split(inside, _PAIR) if quoted else [item.split() for item in inside.split(",")]
-    if pairs is None or any(len(pair) != 2 for pair in pairs):
+    inside = row[1:-1]
+    pairs = [piece.split(maxsplit=1) for piece in _split(inside)] if inside.strip() else []
+    fine = row.endswith("}") and all(len(pair) == 2 for pair in pairs)
+    values = _read_values([value for _, value in pairs]) if fine else None
+    if values is None:
         what = f"{shown(row)} is not a row such as {{0 1, 3 2.5}}"
         raise text.error(f"{what}; correct the line.")
     columns = [int(c) if c.isdecimal() and len(c) < 10 else -1 for c, _ in pairs]
@@ -293,7 +279,7 @@ def _split_row(text: TextSource, row: str, width: int) -> tuple[Sequence[int], S
     if len(set(columns)) < len(columns):
         again = next(k for k in columns if columns.count(k) > 1)
         raise text.error(f"attribute {again} occurs twice; give it once.")
-    return columns, [value for _, value in pairs]
+    return columns, values
 
 
 #: Most columns for which names are made up; a file of a few bytes may have billions.
@@ -308,15 +294,11 @@ def write_arff(target: File, data: MultilabelData, relation: str = "data") -> No
     """
     n_features, n_labels = data.X.shape[1], data.Y.shape[1]
     features, labels = attribute_names(data)
-    if len(features) != n_features or len(labels) != n_labels:
-        raise ValueError("there must be as many names as features and labels.")
-    if len(set(features) | set(labels)) < n_features + n_labels:
-        raise ValueError("two features or labels have the same name: rename one.")
-    dense = not sp.issparse(data.X)
-    matrix = sp.csr_matrix(sp.hstack([sp.csr_matrix(data.X), data.Y.astype(np.float64)]))
-    matrix.sum_duplicates()
-    finite = np.isfinite(matrix.data).all()
-    require(finite, "X has values that are not finite: they cannot be written.")
+    fine = len(features) == n_features and len(labels) == n_labels
+    require(fine, "there must be as many names as features and labels.")
+    fine = len({*features, *labels}) == n_features + n_labels
+    require(fine, "two features or labels have the same name: rename one.")
+    matrix = numeric_matrix(sp.hstack([sp.csr_matrix(data.X), data.Y]), "X")
     with atomic_text(target) as out:
         out.write(f"@relation {_quote(relation)}\n\n")
         out.writelines(f"@attribute {_quote(name)} numeric\n" for name in features)
@@ -325,13 +307,11 @@ def write_arff(target: File, data: MultilabelData, relation: str = "data") -> No
         for lo, hi in pairwise(matrix.indptr.tolist()):
             texts = map(number_text, matrix.data[lo:hi].tolist())
             pairs = zip(matrix.indices[lo:hi].tolist(), texts, strict=True)
-            if dense:
-                row = ["0"] * matrix.shape[1]
-                for k, value in pairs:
-                    row[k] = value
-                out.write(",".join(row) + "\n")
-            else:
+            if sp.issparse(data.X):
                 out.write("{" + ",".join(f"{k} {value}" for k, value in pairs) + "}\n")
+            else:
+                row = dict.fromkeys(range(matrix.shape[1]), "0") | dict(pairs)
+                out.write(",".join(row.values()) + "\n")
 
 
 def attribute_names(data: MultilabelData) -> tuple[list[str], list[str]]:
@@ -346,8 +326,8 @@ def attribute_names(data: MultilabelData) -> tuple[list[str], list[str]]:
 
 
 def _quote(name: str) -> str:
-    if "\n" in name or "\r" in name:
-        raise ValueError(f"the name {shown(name)} has a line end: rename it.")
+    fine = "\n" not in name and "\r" not in name
+    require(fine, f"the name {shown(name)} has a line end: rename it.")
     if _PLAIN.fullmatch(name) and not name.startswith("@"):
         return name
     return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -210,26 +210,20 @@ def write_conll(target: File, table: TokenTable, separator: str | None = None) -
 
 def _check_values(table: TokenTable, separator: str) -> None:
     """Refuse what would not be read back as it is."""
+    spaces = separator == " "
+    unfit = re.compile(rf"{_BLANKS.pattern}|^$" if spaces else rf"[\n\r]|{re.escape(separator)}")
     for k, (name, values) in enumerate(zip(table.names, table.values, strict=True)):
         for value in values:
-            problem = ""
-            if k == 0 and value.startswith(_DOCSTART.decode()):
-                problem = "readers skip: drop it."
-            if separator == " ":
-                bad = not value or _BLANKS.search(value) is not None
-            else:
-                bad = separator in value or "\n" in value or "\r" in value
-            if bad:
+            skipped = k == 0 and value.startswith(_DOCSTART.decode())
+            if skipped or unfit.search(value):
                 problem = f"cannot stand between separators {separator!r}: change one of them."
-            if problem:
+                problem = "readers skip: drop it." if skipped else problem
                 raise ValueError(f"column {name!r} has the value {shown(value)}, which {problem}")
-    if separator != " ":
-        blank = np.ones(table.n_tokens, dtype=bool)
-        for values, codes in zip(table.values, table.codes, strict=True):
-            blank &= np.array([not value.strip(" \t\v\f") for value in values], bool)[codes]
-        if blank.any():
-            what = f"token {int(np.argmax(blank))} is blank in every column"
-            raise ValueError(f"{what}: its line would end the sentence, so drop it.")
+    blank = np.full(table.n_tokens, not spaces)
+    for values, codes in zip(table.values, table.codes, strict=True):
+        blank &= np.array([not value.strip(" \t\v\f") for value in values], bool)[codes]
+    what = f"token {int(np.argmax(blank))} is blank in every column" if len(blank) else ""
+    require(not blank.any(), f"{what}: its line would end the sentence, so drop it.")
 
 
 # CoNLL-U, the format of Universal Dependencies: ten columns, comments, ranges, empty nodes.
@@ -278,8 +272,7 @@ class ConlluDocument:
 
     def with_trees(self, trees: Any) -> Self:
         """The same file with other trees, as ``DependencySSVM.predict`` gives them."""
-        heads = [[str(head) for head, _ in tree] for tree in trees]
-        found = self.with_column("head", heads)
+        found = self.with_column("head", [[str(head) for head, _ in tree] for tree in trees])
         return found.with_column("deprel", [[str(label) for _, label in tree] for tree in trees])
 
 

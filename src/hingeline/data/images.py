@@ -29,12 +29,11 @@ def read_idx(source: File) -> Array:
         head = text.peek(4)
         if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _TYPES:
             raise text.error("the first four bytes are not those of an IDX file; is it another?")
-        if head[3] > _MAX_AXES:
-            raise text.error(f"the header declares {head[3]} axes; at most {_MAX_AXES} are read.")
+        what = f"the header declares {head[3]} axes; at most {_MAX_AXES} are read."
+        text.require(head[3] <= _MAX_AXES, what)
         start = 4 + 4 * head[3]
         header = text.peek(start)
-        if len(header) < start:
-            raise text.error("the file ends inside its header; fetch it again.")
+        text.require(len(header) == start, "the file ends inside its header; fetch it again.")
         shape = tuple(np.frombuffer(header, dtype=">u4", offset=4).tolist())
         dtype = np.dtype(_TYPES[head[2]])
         expected = start + dtype.itemsize * math.prod(shape)
@@ -46,8 +45,8 @@ def read_idx(source: File) -> Array:
             sizes = " × ".join(map(str, shape)) or "one"
             what = f"the header declares {sizes} elements, {expected:,} bytes in all"
             raise text.error(f"{what}, and there are {found}; fetch the file again.")
-        if not math.prod(shape) and max(shape) >= 2**16:
-            raise text.error(f"the header declares an empty array of shape {shape}.")
+        fine = math.prod(shape) or max(shape) < 2**16
+        text.require(fine, f"the header declares an empty array of shape {shape}.")
         flat = np.frombuffer(data, dtype=dtype, offset=start)
         return flat.astype(dtype.newbyteorder("="), copy=False).reshape(shape)
 
@@ -63,11 +62,11 @@ def read_images(source: File, labels: File | None = None) -> FlatData:
     text = open_text(source)
     images = read_idx(text)
     y = None if labels is None else read_idx(labels)
-    if images.ndim < 2:
-        raise text.error(f"an array of shape {images.shape} holds no images.")
-    if y is not None and y.shape != images.shape[:1]:
+    text.require(images.ndim > 1, f"an array of shape {images.shape} holds no images.")
+    if y is not None:
         what = f"the images have the shape {images.shape} and the labels {y.shape}"
-        raise text.error(f"{what}; there must be one label per image.")
+        fine = y.shape == images.shape[:1]
+        text.require(fine, f"{what}; there must be one label per image.")
     X = images.reshape(len(images), -1) if images.size else np.zeros((0, 0))
     return FlatData(sp.csr_matrix(X, dtype=np.float64), None if y is None else y.astype(np.int64))
 
@@ -124,10 +123,9 @@ def read_letters(source: File) -> LetterWords:
             images.append(image[::2])
             letters.append(letter.decode())
             if current is not None and current != (word, fold):
-                raise text.error(
-                    f"word {shown(word)} in fold {shown(fold)} begins before word "
-                    f"{shown(current[0])} in fold {shown(current[1])} ended; {_LAST}."
-                )
+                what = "word {} in fold {} begins before word {} in fold {} ended"
+                found = map(shown, (word, fold, *current))
+                raise text.error(f"{what.format(*found)}; {_LAST}.")
             current = (word, fold)
             if following == b"-1":
                 if not fold.isdigit() or len(fold) > 9:
@@ -135,8 +133,7 @@ def read_letters(source: File) -> LetterWords:
                 folds.append(int(fold))
                 offsets.append(len(letters))
                 current = None
-    if current is not None:
-        raise text.error(f"the last word has no end; {_LAST}.")
+    text.require(current is None, f"the last word has no end; {_LAST}.")
     pixels = np.frombuffer(b"".join(images), dtype=np.uint8).reshape(-1, _N_PIXELS) - ord("0")
     return LetterWords(pixels, letters, np.array(offsets), np.array(folds, dtype=np.int64))
 

@@ -70,9 +70,8 @@ def merge_layouts(found: Sequence[tuple[str, Layout]]) -> Layout:
     """The layout of files, given with their names, that are learnt from together."""
     path, first = found[0]
     for other, layout in found[1:]:
-        if layout.format != first.format:
-            what = f"{path} is {first.format} and {other} is {layout.format}"
-            raise ValueError(f"{what}: give files of one format, or name it.")
+        what = f"{path} is {first.format} and {other} is {layout.format}"
+        require(layout.format == first.format, f"{what}: give files of one format, or name it.")
         a, b = (", ".join([*one.columns, one.label]) for one in (first, layout))
         what = f"{path} has the columns {a} and {other} has {b}"
         require(a == b, f"{what}: all files must have the same columns.")
@@ -143,13 +142,9 @@ def read_labelled(
 ) -> tuple[Any, Any, Layout, Any]:
     """X, y, where they are in the file, and the table or document as it was read.
 
-    Parameters
-    ----------
-    file : File
-    columns, use, label : names of all columns, of the inputs and of the labels (or ARFF's list)
-    whole : bool; False: one of several files. Numbered features keep a column 0 then, as another
-        file may have one.
-    task : one of TASKS; what is learnt of words
+    ``columns``, ``use`` and ``label`` name all columns, the inputs and the labels (or ARFF's list),
+    ``task`` is one of TASKS. Where the file is not the ``whole`` but one of several, numbered
+    features keep a column 0, as another file may have one.
     """
     path, _, found = file
     name = found.name
@@ -161,9 +156,9 @@ def read_labelled(
         return _read_tokens(path, name, data, use, label, task)
     layout = Layout(name, found.kind)
     if name in SETS:
-        if (n := data.Y.shape[1]) > _MAX_LABELS:
-            what = f"{path} has a label {n - 1}, and at most {_MAX_LABELS:,} labels are learnt"
-            raise ValueError(f"{what}: number them from 0.")
+        n = data.Y.shape[1]
+        what = f"{path} has a label {n - 1}, and at most {_MAX_LABELS:,} labels are learnt"
+        require(n <= _MAX_LABELS, f"{what}: number them from 0.")
         require(n != 0, f"{path} has no labels to learn from.")
     y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
     what = f"{path} has no labels to learn from: put the file of labels beside it"

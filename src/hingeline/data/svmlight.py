@@ -1,15 +1,20 @@
-"""SVMlight and its relatives: LIBSVM, LIBSVM multi-label, SVM^hmm."""
+"""SVMlight and its relatives: LIBSVM, LIBSVM multi-label, SVM^hmm, CRFsuite."""
 
+import math
+import numbers
+import re
+import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline._checks import numeric_matrix, require
 from hingeline.data import samples
-from hingeline.data.samples import LabelledSequences, SparseRows
+from hingeline.data.samples import LabelledSequences, SparseRows, check_lengths
 from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
@@ -35,12 +40,12 @@ def write_svmlight(
     ``zero_based``. A target whose name ends in ``.gz`` is compressed.
     """
     labels = np.asarray(y)
-    if labels.dtype.kind not in "biuf" or not np.all(np.isfinite(labels)):
-        raise ValueError("y must be finite numbers to be written as labels: number the classes.")
+    fine = labels.dtype.kind in "biuf" and np.isfinite(labels).all()
+    require(fine, "y must be finite numbers to be written as labels: number the classes.")
     heads = [number_text(label) for label in labels.tolist()]
     if qid is not None:
-        numbers = np.asarray(qid).tolist()
-        heads = [f"{head} qid:{number}" for head, number in zip(heads, numbers, strict=True)]
+        queries = np.asarray(qid).tolist()
+        heads = [f"{head} qid:{query}" for head, query in zip(heads, queries, strict=True)]
     _write_rows(target, X, heads, comments, zero_based)
 
 
@@ -51,8 +56,7 @@ def write_multilabel(
 
     Y is an indicator matrix, sparse or not; column k is label k.
     """
-    indicator = sp.csr_matrix(Y)
-    indicator.eliminate_zeros()
+    indicator = sp.csr_matrix(sp.csr_matrix(Y) != 0)
     indicator.sort_indices()
     columns, starts = indicator.indices.tolist(), indicator.indptr.tolist()
     heads = [",".join(map(str, columns[lo:hi])) for lo, hi in pairwise(starts)]
@@ -67,7 +71,7 @@ def write_svmhmm(
     SVM^hmm itself wants tags that are numbers from 1. There is one note per token, written after
     ``#`` where it is not empty.
     """
-    samples.check_lengths(X.lengths.tolist(), y)
+    check_lengths(X.lengths.tolist(), y)
     heads = []
     for i, labels in enumerate(y):
         for label in map(str, labels):
@@ -81,28 +85,22 @@ def write_svmhmm(
 def _write_rows(
     target: File, X: Any, heads: list[str], comments: Comments, zero_based: bool
 ) -> None:
-    matrix = sp.csr_matrix(X, copy=True)
-    matrix.sum_duplicates()
-    if matrix.shape[0] != len(heads):
-        raise ValueError(f"X has {matrix.shape[0]} rows, but there are {len(heads)} labels.")
-    if comments is not None and len(comments) != len(heads):
-        raise ValueError(f"X has {len(heads)} rows, but there are {len(comments)} comments.")
-    if not np.all(np.isfinite(matrix.data)):
-        raise ValueError("X has values that are not finite: they cannot be written.")
-    starts = matrix.indptr.tolist()
-    shift = 0 if zero_based else 1
+    matrix, n = numeric_matrix(X, "X"), len(heads)
+    found = f"X has {matrix.shape[0]} rows, but there are"
+    require(matrix.shape[0] == n, f"{found} {n} labels.")
+    comments = [""] * n if comments is None else comments
+    require(len(comments) == n, f"{found} {len(comments)} comments.")
+    indices = matrix.indices + (not zero_based)
     with atomic_text(target) as out:
-        for i, head in enumerate(heads):
-            part = slice(starts[i], starts[i + 1])
-            indices, values = (matrix.indices[part] + shift).tolist(), matrix.data[part].tolist()
-            items = [f"{k}:{number_text(v)}" for k, v in zip(indices, values, strict=True)]
-            comment = comments[i] if comments is not None else ""
-            if "\n" in comment or "\r" in comment:
-                raise ValueError(f"comment {i} has a line end: it must fit into the line.")
-            if not head and not items:
-                raise ValueError(f"row {i} has neither labels nor features: its line is blank.")
-            note = f"# {comment}" if comment else ""
-            out.write(" ".join(filter(None, [head, *items, note])) + "\n")
+        for i, (lo, hi) in enumerate(pairwise(matrix.indptr.tolist())):
+            pairs = zip(indices[lo:hi].tolist(), matrix.data[lo:hi].tolist(), strict=True)
+            items = [f"{k}:{number_text(v)}" for k, v in pairs]
+            fine = "\n" not in comments[i] and "\r" not in comments[i]
+            require(fine, f"comment {i} has a line end: it must fit into the line.")
+            what = f"row {i} has neither labels nor features: its line is blank."
+            require(heads[i] or items, what)
+            note = f"# {comments[i]}" if comments[i] else ""
+            out.write(" ".join(filter(None, [heads[i], *items, note])) + "\n")
 
 
 class _Rows(SparseRows):
@@ -141,9 +139,8 @@ class _Rows(SparseRows):
             self.add(map(int, fields[start::3]), map(float, fields[start + 2 :: 3]), number)
         except (ValueError, OverflowError, IndexError):
             raise self.text.error(self._bad_item(body)) from None
-        if len(self.qids) not in (0, len(self.heads)):
-            what = "some lines have a qid and some have none"
-            raise self.text.error(f"{what}; give all or none of them.")
+        what = "some lines have a qid and some have none; give all or none of them."
+        self.text.require(len(self.qids) in (0, len(self.heads)), what)
         self.comments.append(comment.strip().decode())
 
     @staticmethod
@@ -299,3 +296,136 @@ def read_svmhmm(
         tags = [head.decode() for head in rows.heads]
         y = [tags[lo:hi] for lo, hi in pairwise(offsets)]
         return LabelledSequences(SparseSequences(rows.features(zero_based, n_features), offsets), y)
+
+
+# CRFsuite: one token per line, its label and its attributes with their values.
+
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+#: An attribute: escaped or plain characters, then perhaps a colon and a value.
+_ITEM = re.compile(r"([^\\:]*(?:\\.[^\\:]*)*)(?::([^\\:]*))?", re.DOTALL)
+_WRITE = r"write \: for a colon and \\ for a backslash inside a name"
+_SEQUENCE, _TEXT = 160, 300  # Bytes of memory that a sequence and a text seen first take.
+
+
+def read_crfsuite(source: File) -> LabelledSequences:
+    r"""Read ``label TAB attribute TAB attribute:value …``; an empty line ends a sequence.
+
+    Inside a label or an attribute ``\:`` stands for a colon and ``\\`` for a backslash. An
+    attribute without a value has the value 1; the values of one that is repeated add up.
+
+    An attribute with two colons is refused, and a value that is not a finite number. The result is
+    a list of lists of dicts, as python-crfsuite takes them, and the labels.
+
+    Examples
+    --------
+    >>> import io
+    >>> X, y = read_crfsuite(io.StringIO("B\tw=a\tlength:2.5\nO\tw=\\:\n"))
+    >>> X, y
+    ([[{'w=a': 1.0, 'length': 2.5}, {'w=:': 1.0}]], [['B', 'O']])
+    """
+    X: list[list[dict[str, float]]] = []
+    y: list[list[str]] = []
+    # Each text is parsed once, so that names are shared.
+    known: dict[str, tuple[str, float]] = {}
+    labels: dict[str, str] = {}
+    inside = False
+    with open_text(source) as text:
+        for _, line in text.lines():
+            if not line.strip("\t "):
+                inside = False
+                continue
+            size = 0
+            if not inside:
+                X.append([])
+                y.append([])
+                inside, size = True, _SEQUENCE
+            label, *items = line.split("\t")
+            attributes: dict[str, float] = {}
+            for item in items:
+                if not item:  # two tabs in a row, or a tab at the end
+                    continue
+                pair = known.get(item)
+                if pair is None:
+                    pair = known[item] = _parse_item(text, item)
+                    size += _TEXT + 2 * len(item)
+                name, value = pair
+                before = attributes.get(name)  # where there is none, tokens share the number
+                attributes[name] = value if before is None else before + value
+            if label not in labels:
+                labels[label] = _parse_label(text, label)
+                size += _TEXT + 2 * len(label)
+            X[-1].append(attributes)
+            y[-1].append(labels[label])
+            text.keep(size + sys.getsizeof(attributes))
+    return LabelledSequences(X, y)
+
+
+def _parse_label(text: TextSource, label: str) -> str:
+    match = _ITEM.fullmatch(label)
+    if match is None or match.group(2) is not None:
+        what = f"the label {shown(label)} has a bare colon or ends in a backslash"
+        raise text.error(f"{what}; {_WRITE}.")
+    if not label:
+        what = "there is no label before the first tab"
+        raise text.error(f"{what}; write any label where it is unknown.")
+    return _ESCAPE.sub(r"\1", label)
+
+
+def _parse_item(text: TextSource, item: str) -> tuple[str, float]:
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        what = f"{shown(item)} has more than one colon, or ends in a backslash"
+        raise text.error(f"{what}; {_WRITE}.")
+    name, value = match.groups()
+    name = _ESCAPE.sub(r"\1", name) if "\\" in name else name
+    if not name:
+        raise text.error(f"{shown(item)} has no name before the colon; add it.")
+    if not value:
+        return name, 1.0
+    try:
+        scale = math.nan if "_" in value else float(value)
+    except ValueError:
+        scale = math.nan
+    if not math.isfinite(scale):
+        raise text.error(f"{shown(value)} in {shown(item)} is not a finite number; {_WRITE}.")
+    return name, scale
+
+
+def write_crfsuite(
+    target: File, X: Sequence[Sequence[Any]], y: Sequence[Sequence[Any]] | None = None
+) -> None:
+    """Write labelled sequences of attributes.
+
+    A token is a dict from attributes to numbers, or a list of attributes. A text as value makes
+    the attribute ``name:value``, as in python-crfsuite. Without y the label is ``O`` everywhere,
+    for text that is to be tagged.
+    """
+    y = [["O"] * len(tokens) for tokens in X] if y is None else y
+    check_lengths([len(tokens) for tokens in X], y)
+    with atomic_text(target) as out:
+        for i, tokens in enumerate(X):
+            for t, (token, label) in enumerate(zip(tokens, y[i], strict=True)):
+                items = [_escape(str(label), f"y[{i}][{t}]")]
+                if isinstance(token, Mapping):
+                    items.extend(_item(*pair, f"X[{i}][{t}]") for pair in token.items())
+                else:
+                    items.extend(_escape(name, f"X[{i}][{t}]") for name in token)
+                out.write("\t".join(items) + "\n")
+            out.write("\n")
+
+
+def _item(name: Any, value: Any, place: str) -> str:
+    if isinstance(value, str):  # python-crfsuite makes one attribute of both
+        return _escape(f"{name}:{value}", place)
+    if not isinstance(value, (numbers.Real, np.bool_)) or not math.isfinite(value):
+        what = f"{place} has the value {value!r} for {shown(str(name))}"
+        raise ValueError(f"{what}: values must be finite numbers, or texts.")
+    text = _escape(name, place)
+    return text if value == 1 else f"{text}:{number_text(float(value))}"
+
+
+def _escape(name: Any, place: str) -> str:
+    if not isinstance(name, str) or not name.strip(" ") or any(c in "\t\n\r" for c in name):
+        what = f"{place} has {name!r}: names and labels must be text"
+        raise ValueError(f"{what}, not blank, without tabs and line ends.")
+    return name.replace("\\", "\\\\").replace(":", "\\:")

@@ -88,6 +88,11 @@ class TextSource(AbstractContextManager["TextSource"]):
         """An error at a line of this file to raise; by default the last one read, 0 for none."""
         return ParseError(self.name, self.line if line is None else line or None, problem)
 
+    def require(self, fine: Any, problem: str, line: int | None = None) -> None:
+        """Raise that error unless all is fine."""
+        if not fine:
+            raise self.error(problem, line)
+
     def keep(self, size: int) -> None:
         """Count memory taken for objects, which short lines of a small gzip file could fill."""
         self._bytes_kept += size
@@ -111,53 +116,46 @@ class TextSource(AbstractContextManager["TextSource"]):
 
     def blocks(self) -> Iterator[tuple[int, list[bytes]]]:
         """Lines as valid UTF-8 without their ends, many at a time, and the number of the first."""
-        number = self.line = self.first
-        unfinished: list[bytes] = []
-        held = 0
-        while piece := self.read():
-            cut = piece.rfind(b"\n") + 1
-            if cut == 0:
-                unfinished.append(piece)
-                held += len(piece)
-                if held > self.max_line:
-                    raise self._too_long(number)
-                continue
-            lines = self._split(b"".join(unfinished) + piece[:cut], number)
+        self.line = self.first
+        for number, data in self.pieces(size=1):
+            if number == self.first and data == _BOM:
+                self.bom = True
+                break
+            self.final_newline = data.endswith(b"\n")
+            whole = data if self.final_newline else data.removesuffix(b"\r") + b"\n"
+            lines = self._split(whole, number)
             self.keep(_LINE * len(lines))
             yield number, lines
-            number += len(lines)
-            self.line = number
-            unfinished, held = [piece[cut:]], len(piece) - cut
-        last = b"".join(unfinished)
-        if number == self.first and last == _BOM:
-            self.bom = True
-        elif last:
-            self.final_newline = False
-            yield number, self._split(last.removesuffix(b"\r") + b"\n", number)
-        self.line = max(self.first, number - (not last))
+            self.line = number + len(lines)
+        self.line = max(self.first, self.line - 1)
 
     def pieces(
-        self, ends: Callable[[bytes, bytes], bool], size: int = _BLOCK
+        self, ends: Callable[[bytes, bytes], bool] | None = None, size: int = _BLOCK
     ) -> Iterator[tuple[int, bytes]]:
         """All bytes, in pieces of at least ``size``, and the number of each one's first line.
 
-        A piece ends between two lines of which ``ends`` says so.
+        A piece ends between two lines, where ``ends`` is given two of which it says so.
         """
         number, held, goal, more = self.first, b"", size, True
         while more:
             while more and len(held) < goal:
                 piece = self.read()
                 held, more = held + piece, bool(piece)
-            lines = held.split(b"\n")
-            if len(lines) == 1 and len(held) > self.max_line:
+            cut = len(held)
+            if more and ends is None:
+                cut = held.rfind(b"\n") + 1
+            elif more and ends is not None:
+                lines = held.split(b"\n")
+                pairs = range(len(lines) - 2, 0, -1)
+                k = next((k for k in pairs if ends(lines[k - 1], lines[k])), 0)
+                cut = sum(map(len, lines[:k])) + k
+            if not cut and len(held) > self.max_line and b"\n" not in held:
                 raise self._too_long(number)
-            at = (k for k in range(len(lines) - 2, 0, -1) if ends(lines[k - 1], lines[k]))
-            k = next(at, 0) if more else len(lines)
-            goal = size if k else 2 * len(held)
-            if k:
-                held = b"\n".join(lines[k:])
-                yield number, b"\n".join([*lines[:k], *[b""] * more])
-            number += k
+            goal = size if cut else 2 * len(held)
+            if cut:
+                yield number, held[:cut]
+                number += held.count(b"\n", 0, cut)
+                held = held[cut:]
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Number and text of every line, without its end."""

@@ -407,7 +407,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
                 if first:
                     encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
                 else:
-                    matrix, offsets = reading.more_tokens(encoder, X, lengths)
+                    matrix, offsets = reading.known_tokens(encoder, X, lengths, grow=True)
             if not first:
                 check_columns(matrix.shape[1], self.n_features_in_, type(self).__name__)
             flat = reading.stack_labels(y, offsets, lengths)

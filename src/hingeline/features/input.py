@@ -210,11 +210,12 @@ def _plain(X: Any, lengths: Any = None) -> Any:
     how = "X is a list of sequences, [X] if it is a single one"
     if hasattr(X, "to_list"):
         X, how = X.to_list(), "cut the column, such as frame.groupby(sentence)[column].agg(list)"
-    if lengths is None and isinstance(X, (list, tuple)):
-        if {*map(type, X)} <= {*_CSR, list, tuple, np.ndarray}:  # nearly always
-            return X
-        X = [_plain_sequence(x) if hasattr(x, "to_numpy") else x for x in X]
-    for i, x in enumerate(X if lengths is None and isinstance(X, (list, tuple)) else ()):
+    if lengths is not None or not isinstance(X, (list, tuple)):
+        return X
+    if {*map(type, X)} <= {*_CSR, list, tuple, np.ndarray}:  # nearly always
+        return X
+    X = [_plain_sequence(x) if hasattr(x, "to_numpy") else x for x in X]
+    for i, x in enumerate(X):
         if isinstance(x, str) and len(x.split()) > 1:
             raise TypeError(f"X[{i}] is one string: cut it into tokens, such as X[{i}].split().")
         if isinstance(x, (str, bytes, dict, numbers.Real)):
@@ -255,23 +256,27 @@ def choose_encoder(features: Any, X: Any, lengths: Any = None) -> tuple[Any, Any
     return (_choose_encoder(X, lengths) if features is None else clone(features)), X
 
 
-def known_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
-    """Tokens as CSR rows by an encoder fitted before; features that are ready are taken as such."""
+def known_tokens(
+    encoder: Any, X: Any, lengths: Any, grow: bool = False
+) -> tuple[sp.csr_matrix, Array]:
+    """Tokens as CSR rows by an encoder fitted before; features that are ready are taken as such.
+
+    If it is to grow, it learns what is new, where it can.
+    """
     X = _plain(X, lengths)
     if encoder is None or _is_ready(encoder, X, lengths):
         return stack_sequences(X, lengths)
-    return stack_sequences(encoder.transform(_cut(X, lengths)))
+    learns = grow and hasattr(encoder, "partial_fit_transform")
+    encode = encoder.partial_fit_transform if learns else encoder.transform
+    return stack_sequences(encode(_cut(X, lengths)))
 
 
 def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
     """Whether X are features already, not what the encoder reads."""
-    if not isinstance(encoder, Encoder) or isinstance(X, TokenTable):
+    if not isinstance(encoder, Encoder) or _choose_encoder(X, lengths) is not None:
         return False
-    if _choose_encoder(X, lengths) is not None:
-        return False
-    if isinstance(X, (SparseSequences, np.ndarray)) or sp.issparse(X):
-        return True
-    return bool(len(X)) and (sp.issparse(X[0]) or isinstance(X[0], np.ndarray))
+    first = X[0] if isinstance(X, (list, tuple)) and X else X
+    return isinstance(first, (SparseSequences, np.ndarray)) or sp.issparse(first)
 
 
 def refuse_words(encoder: Any, X: Any, lengths: Any) -> None:
@@ -282,14 +287,6 @@ def refuse_words(encoder: Any, X: Any, lengths: Any) -> None:
             what = f"X[0][0] is {sentence[0]!r:.40}, a word"
             how = "the model was fitted on features of tokens; make them for new tokens, too"
             raise TypeError(f"{what}, but {how}.")
-
-
-def more_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
-    """Tokens as CSR rows by an encoder that learns what is new, where it can."""
-    X = _plain(X, lengths)
-    if not hasattr(encoder, "partial_fit_transform") or _is_ready(encoder, X, lengths):
-        return known_tokens(encoder, X, lengths)
-    return stack_sequences(encoder.partial_fit_transform(_cut(X, lengths)))
 
 
 def _choose_encoder(X: Any, lengths: Any) -> Any:
@@ -342,8 +339,8 @@ def _are_columns(sentences: Any, width: int) -> bool:
 def _cut(X: Any, lengths: Any) -> Any:
     if lengths is None:
         return X
-    if isinstance(X, (TokenTable, SparseSequences)):
-        raise ValueError("X is cut into sequences already: leave lengths out.")
+    cut = isinstance(X, (TokenTable, SparseSequences))
+    require(not cut, "X is cut into sequences already: leave lengths out.")
     offsets = check_lengths(lengths, X.shape[0] if hasattr(X, "shape") else len(X))
     return [X[lo:hi] for lo, hi in pairwise(offsets.tolist())]
 
@@ -386,15 +383,8 @@ class Encoder(  # type: ignore[call-arg]
     def count(self, X: Any) -> tuple[Self, SparseSequences, Array]:
         """Learn the features of one block of data, however rare, for :func:`merge_encoders`.
 
-        Parameters
-        ----------
-        X : sentences, as for :meth:`fit`; there may be none
-
-        Returns
-        -------
-        encoder : a fitted clone that knows all features of X, and has this one's ``min_count``
-        sequences : X by that encoder
-        counts : int64 ndarray; how often each column occurs, in the sense of ``min_count``
+        Returns a fitted clone that knows all features of X (which may be empty), X encoded by it,
+        and how often each column occurs, in the sense of ``min_count``.
         """
         check_mergeable(self)
         encoder = clone(self)
@@ -434,17 +424,9 @@ def merge_encoders(
 ) -> tuple[Any, list[Array]]:
     """The encoder that a fit on all blocks of data, in their order, would give.
 
-    Parameters
-    ----------
-    encoders, counts : what :meth:`Encoder.count` gave for each block
-    min_count : int; features that fewer tokens of all blocks have are dropped
-
-    Returns
-    -------
-    encoder : fitted; hash collisions are those of the block that has most
-    columns : list of int64 ndarray
-        Each block's own columns in those of the encoder, −1 where a feature is too rare; see
-        :func:`hingeline.features.tables.renumber`.
+    ``encoders`` and ``counts`` are what :meth:`Encoder.count` gave for each block. With the encoder
+    come each block's own columns in those of it, −1 where a feature is too rare, for
+    :func:`hingeline.features.tables.renumber`. Hash collisions are those of the block with most.
     """
     require(len(encoders), "encoders is empty: there are no blocks.")
     first = encoders[0]

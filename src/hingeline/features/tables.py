@@ -93,50 +93,41 @@ class SparseSequences(_Cut):
 def sequences_from_columns(
     columns: Array, offsets: Array, n_features: int, dtype: Any, tidy: bool
 ) -> SparseSequences:
-    """Sequences whose tokens have a one in each of their columns.
+    """Sequences whose tokens have a one in each of their columns; repeated ones add up.
 
     ``columns`` is (entries per token, tokens), −1 for no entry. If they are ``tidy``, those of each
-    token rise; otherwise they are sorted, and repeated ones added up.
+    token rise.
     """
     per_token, n_tokens = columns.shape
-    index_dtype = np.int32 if columns.size < 2**31 else np.int64
+    indptr = np.arange(n_tokens + 1) * per_token
+    indices = columns.T.ravel()
     missing = columns < 0
     if missing.any():
-        counts = per_token - missing.sum(axis=0, dtype=index_dtype)
-        indptr = np.zeros(n_tokens + 1, dtype=index_dtype)
-        np.cumsum(counts, out=indptr[1:])
-        indices = columns.T.ravel()
+        np.cumsum(per_token - missing.sum(axis=0, dtype=np.int32), out=indptr[1:])
         indices = indices[indices >= 0]
-    else:
-        indptr = np.arange(n_tokens + 1, dtype=index_dtype) * per_token
-        indices = columns.T.ravel()
-    matrix = sp.csr_matrix(
-        (np.ones(len(indices), dtype=dtype), indices, indptr), shape=(n_tokens, n_features)
-    )
+    parts = (np.ones(len(indices), dtype=dtype), indices, indptr)
+    matrix = sp.csr_matrix(parts, shape=(n_tokens, n_features))
     if tidy:
         matrix.has_canonical_format = True
-    else:
-        matrix.sum_duplicates()
+    matrix.sum_duplicates()
     return SparseSequences(matrix, offsets)
 
 
-def renumber(X: Any, columns: Array, n_columns: int) -> Any:
-    """Sparse tokens with other columns, rising in each row.
-
-    Parameters
-    ----------
-    X : SparseSequences or csr_matrix; the result is of the same kind
-    columns : int64 ndarray; the new column of each, −1 to drop it
-    n_columns : int; width of the result
-    """
-    old = X.matrix if isinstance(X, SparseSequences) else X
-    indices = columns[old.indices]
-    kept = indices >= 0
-    indptr = np.concatenate([[0], np.cumsum(kept)])[old.indptr]
-    parts = (old.data[kept], indices[kept], indptr)
-    matrix = sp.csr_matrix(parts, shape=(old.shape[0], n_columns))  # int32, if that is enough
+def gather_entries(columns: Array, values: Array, indptr: Array, n_columns: int) -> sp.csr_matrix:
+    """CSR rows of the entries whose column is not −1, sorted; repeated ones add up."""
+    kept = columns >= 0
+    indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
+    parts = (values[kept], columns[kept], indptr)
+    matrix = sp.csr_matrix(parts, shape=(len(indptr) - 1, n_columns))  # int32, if that is enough
     matrix.sum_duplicates()
-    return SparseSequences(matrix, X.offsets) if isinstance(X, SparseSequences) else matrix
+    return matrix
+
+
+def renumber(X: Any, columns: Array, n_columns: int) -> Any:
+    """SparseSequences or a CSR matrix whose columns have these new numbers, −1 to drop one."""
+    if isinstance(X, SparseSequences):
+        return SparseSequences(renumber(X.matrix, columns, n_columns), X.offsets)
+    return gather_entries(columns[X.indices], X.data, X.indptr, n_columns)
 
 
 @dataclass(frozen=True)
@@ -213,13 +204,13 @@ class TokenTable(_Cut):
 
     def position(self, column: str | int) -> int:
         """The number of a column given by name or number (from the end if negative)."""
+        what = f"there is no column {column!r}: there are"
         if isinstance(column, str):
-            what = f"there is no column {column!r}"
-            require(column in self.names, f"{what}: there are {', '.join(map(repr, self.names))}.")
+            require(column in self.names, f"{what} {', '.join(map(repr, self.names))}.")
             return self.names.index(column)
-        if not -len(self.names) <= column < len(self.names):
-            raise ValueError(f"there is no column {column}: there are {len(self.names)} columns.")
-        return column % len(self.names)
+        n = len(self.names)
+        require(-n <= column < n, f"{what} {n} columns.")
+        return column % n
 
     def column(self, column: str | int) -> Array:
         """All tokens' values of one column, as an array of Python strings."""
@@ -249,9 +240,8 @@ class TokenTable(_Cut):
             what = f"values has {len(flat)} sequences"
             require(len(flat) == len(self), f"{what}, but there are {len(self)} sentences.")
             for i, (sequence, n) in enumerate(zip(flat, self.lengths.tolist(), strict=True)):
-                if isinstance(sequence, str) or len(sequence) != n:
-                    what = f"values[{i}] must have {n} values"
-                    raise ValueError(f"{what}, one per token of sentence {i}.")
+                fine = not isinstance(sequence, str) and len(sequence) == n
+                require(fine, f"values[{i}] must have {n} values, one per token of sentence {i}.")
             flat = [str(value) for sequence in flat for value in sequence]
         what = f"values has {len(flat)} entries"
         require(len(flat) == self.n_tokens, f"{what}, but there are {self.n_tokens} tokens.")
@@ -340,9 +330,8 @@ def from_frame(
     read = [n for n in names if n not in (group, label)] if columns is None else list(columns)
     for argument, wanted in (("group", [group]), ("label", [label]), ("columns", read)):
         for name in wanted:
-            if name is not None and name not in names:
-                what = f"{argument} asks for {name!r}, which the frame does not have"
-                raise ValueError(f"{what}: choose among {', '.join(map(repr, names))}.")
+            what = f"{argument} asks for {name!r}, which the frame does not have: choose among"
+            require(name in (None, *names), f"{what} {', '.join(map(repr, names))}.")
     require(read, "no columns are left to read besides group and label: name them.")
     order, offsets = _gather(_values(frame, group))
     y = None

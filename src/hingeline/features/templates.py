@@ -156,22 +156,28 @@ class Template:
 def parse_templates(templates: str | Sequence[str], names: Sequence[str]) -> list[Template]:
     """Templates from the text of a file or a list of strings, for columns of these names."""
     if isinstance(templates, str):
-        parsed = _parse_file(templates, names)
+        lines = [(k, line.strip()) for k, line in enumerate(templates.splitlines(), 1)]
+        found = [(f"template line {k}, ", line) for k, line in lines if line and line[0] != "#"]
         what = "the template text has no template: write lines such as U00:%x[0,0]."
     else:
-        parsed = []
         for k, text in enumerate(templates):
             if not isinstance(text, str):
                 raise TypeError(f"templates[{k}] must be a string, got {text!r}.")
-            parsed.append(_parse_python(text, f"templates[{k}]", names))
+        found = [(f"templates[{k}]=", text) for k, text in enumerate(templates)]
         what = 'templates is empty: list strings such as "word[0]".'
+    parse = _parse_line if isinstance(templates, str) else _parse_python
+    parsed: list[Template] = []
+    for where, text in found:
+        try:
+            parsed += parse(text, names)
+        except ValueError as error:
+            raise ValueError(f"{where}{text!r}: {error}.") from None
     require(parsed, what)
     first: dict[tuple[str, ...], Template] = {}
     for template in parsed:
         other = first.setdefault(template.literals, template)
-        if other.sources != template.sources:
-            what = f"templates {other.text!r} and {template.text!r} have the same identifier but"
-            raise ValueError(f"{what} read different columns: give each its own.")
+        what = f"templates {other.text!r} and {template.text!r} have the same identifier but read"
+        require(other.sources == template.sources, f"{what} different columns: give each its own.")
     return list(dict.fromkeys(parsed))
 
 
@@ -186,15 +192,13 @@ _CLOSE = re.compile(r"\)\s*")
 _BAR = re.compile(r"\|")
 
 
-def _parse_python(text: str, where: str, names: Sequence[str]) -> Template:
+def _parse_python(text: str, names: Sequence[str]) -> list[Template]:
     at = 0
 
-    def fail(why: str) -> ValueError:
-        return ValueError(f"{where}={text!r}: {why}.")
-
-    def take(pattern: re.Pattern[str]) -> re.Match[str] | None:
+    def take(pattern: re.Pattern[str], problem: str = "") -> re.Match[str] | None:
         nonlocal at
         match = pattern.match(text, at)
+        require(match or not problem, problem)
         at = match.end() if match else at
         return match
 
@@ -203,22 +207,17 @@ def _parse_python(text: str, where: str, names: Sequence[str]) -> Template:
         functions = []
         while head := take(_FUNCTION):
             functions.append(head[1])
-        column = take(_COLUMN)
-        if column is None:
-            raise fail("a column such as word[0] or a function of one is missing")
+        column: Any = take(_COLUMN, "a column such as word[0] or a function of one is missing")
         name, offset = column.groups()
-        if offset is None:
-            hint = f"{name}(word[0])" if name in FUNCTIONS else f"{name}[0]"
-            raise fail(f"{name!r} needs a position, e.g. {hint}")
-        position = _find_column(name, names, fail)
-        _check_offset(int(offset), fail)
+        hint = f"{name}(word[0])" if name in FUNCTIONS else f"{name}[0]"
+        require(offset is not None, f"{name!r} needs a position, e.g. {hint}")
+        position = _find_column(name, names)
+        _check_offset(int(offset))
         calls = []
         for function in reversed(functions):
             argument: str | int | None = None
             if take(_COMMA):
-                match = take(_ARGUMENT)
-                if match is None:
-                    raise fail("an argument is missing after the comma")
+                match: Any = take(_ARGUMENT, "an argument is missing after the comma")
                 single, double, word = match.groups()
                 if word is not None:
                     argument = int(word) if word.isdecimal() else word
@@ -226,35 +225,30 @@ def _parse_python(text: str, where: str, names: Sequence[str]) -> Template:
                     argument = single.replace("\\'", "'")
                 else:
                     argument = double.replace('\\"', '"')
-            if not take(_CLOSE):
-                raise fail("a closing ) is missing")
-            try:
-                calls.append(check_call(function, argument))
-            except ValueError as error:
-                raise fail(str(error)) from None
+            take(_CLOSE, "a closing ) is missing")
+            calls.append(check_call(function, argument))
         terms.append(Term(position, tuple(calls), int(offset)))
-    if at != len(text):
-        raise fail(f"{text[at:]!r} was not expected")
+    require(at == len(text), f"{text[at:]!r} was not expected")
     written = [_write_term(term, names) for term in terms]
     tests = [bool(term.calls) and term.calls[-1].is_test for term in terms]
     pieces = [text if test else f"{text}=" for text, test in zip(written, tests, strict=True)]
     literals = (pieces[0], *(f"|{piece}" for piece in pieces[1:]), "")
-    return Template("|".join(written), literals, tuple(terms))
+    return [Template("|".join(written), literals, tuple(terms))]
 
 
-def _check_offset(offset: int, fail: Callable[[str], ValueError]) -> None:
-    if abs(offset) > FARTHEST:
-        raise fail(f"position {offset} is farther than {FARTHEST} tokens away")
+def _check_offset(offset: int) -> None:
+    what = f"position {offset} is farther than {FARTHEST} tokens away"
+    require(abs(offset) <= FARTHEST, what)
 
 
-def _find_column(name: str, names: Sequence[str], fail: Callable[[str], ValueError]) -> int:
+def _find_column(name: str, names: Sequence[str]) -> int:
     """The number of a column given by name or, where no column has that name, by number."""
     if name in names:
         return list(names).index(name)
-    if not name.isdecimal():
-        raise fail(f"there is no column {name!r}: there are {', '.join(map(repr, names))}")
-    if int(name) >= len(names):
-        raise fail(f"there is no column {name}: there are {len(names)}, counted from 0")
+    what = f"there is no column {name!r}: there are {', '.join(map(repr, names))}"
+    require(name.isdecimal(), what)
+    what = f"there is no column {name}: there are {len(names)}, counted from 0"
+    require(int(name) < len(names), what)
     return int(name)
 
 
@@ -281,63 +275,43 @@ _WAPITI_CLASSES = {
 }  # fmt: skip
 
 
-def _parse_file(text: str, names: Sequence[str]) -> list[Template]:
-    templates = []
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
-        where = f"template line {number}, {line!r}"
-        if not line or line.startswith("#"):
-            continue
-        kind = line[0].upper()
-        if kind == "U":
-            templates.append(_parse_line(line, where, names))
-        elif kind == "B":
-            if "%" in line:
-                raise ValueError(
-                    f"{where}: observations on pairs of labels are not part of the chain, whose "
-                    "label pairs have one weight each; write a plain B and the observation as U."
-                )
-        elif kind == "*":
-            what = f"{where}: Wapiti's * is a U and a B template in one"
-            why = "observations on pairs of labels are not part of the chain"
-            raise ValueError(f"{what}, and {why}; write it as U.")
-        else:
-            raise ValueError(
-                f"{where}: a template starts with U (or is a plain B); for strings such as "
-                '"word[-1]|word[0]" pass a list.'
-            )
-    return templates
+_PAIRS = "observations on pairs of labels are not part of the chain"
 
 
-def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
+def _parse_line(line: str, names: Sequence[str]) -> list[Template]:
+    """The template of a line; none for a plain B."""
+    kind = line[0].upper()
+    what = 'for strings such as "word[-1]|word[0]" pass a list'
+    require(kind in "UB*", f"a template starts with U (or is a plain B); {what}")
+    require(kind != "*", f"Wapiti's * is a U and a B template in one, and {_PAIRS}; write it as U")
+    if kind == "B":
+        what = f"{_PAIRS}, whose label pairs have one weight each"
+        require("%" not in line, f"{what}; write a plain B and the observation as U")
+        return []
     literals, terms, at = [], [], 0
     for macro in _MACRO.finditer(line):
         command, mark, offset, column, regex = macro.groups()
         literals.append(line[at : macro.start()])
         at = macro.end()
-        if mark:
-            kind = "absolute" if mark == "@" else "indirect"
-            what = f"{where}: Wapiti's {kind} position {mark}{offset} is not supported"
-            raise ValueError(f"{what}; use a position relative to the token.")
-        calls: tuple[Call, ...] = ()
-        if command in "xX" and regex is None:
-            pass
-        elif command in "tTmM" and regex is not None:
-            calls = (Call(f"%{command.lower()}", _translate(regex, where)),)
-        else:
-            raise ValueError(f"{where}: {macro.group()} is not %x[row,col] nor %t or %m.")
+        what = f"Wapiti's {'absolute' if mark == '@' else 'indirect'} position {mark}{offset} is"
+        require(not mark, f"{what} not supported; use a position relative to the token")
+        fine = command in ("xX" if regex is None else "tTmM")
+        require(fine, f"{macro.group()} is not %x[row,col] nor %t or %m")
+        calls: tuple[Call, ...] = (
+            () if regex is None else (Call(f"%{command.lower()}", _translate(regex)),)
+        )
         if command.isupper():
             calls = (*calls, Call("lower"))
-        what = f"{where}: there is no column {column}; there are {len(names)}"
-        require(int(column) < len(names), f"{what}, counted from 0 and without the labels.")
-        _check_offset(int(offset), lambda why: ValueError(f"{where}: {why}."))
+        what = f"there is no column {column}; there are {len(names)}"
+        require(int(column) < len(names), f"{what}, counted from 0 and without the labels")
+        _check_offset(int(offset))
         terms.append(Term(int(column), calls, int(offset)))
     literals.append(line[at:])
-    require("%" not in "".join(literals), f"{where}: a % is not part of a %x[row,col].")
-    return Template(line, tuple(literals), tuple(terms))
+    require("%" not in "".join(literals), "a % is not part of a %x[row,col]")
+    return [Template(line, tuple(literals), tuple(terms))]
 
 
-def _translate(regex: str, where: str) -> str:
+def _translate(regex: str) -> str:
     """Wapiti's regular expression as Python's: ``^ $ . * ?`` and classes; its * is lazy."""
     out, k = [], 0
     while k < len(regex):
@@ -346,8 +320,8 @@ def _translate(regex: str, where: str) -> str:
             k += 1
             out.append(_WAPITI_CLASSES.get(regex[k]) or re.escape(regex[k]))
         elif character in "*?":
-            if not out or out[-1] in ("^", "*?", "?"):
-                raise ValueError(f"{where}: {character} repeats nothing; write \\{character}.")
+            fine = out and out[-1] not in ("^", "*?", "?")
+            require(fine, f"{character} repeats nothing; write \\{character}")
             out.append("*?" if character == "*" else "?")
         elif (character == "^" and k == 0) or character == ".":
             out.append(character)
@@ -552,9 +526,8 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         super()._check_parameters()
         bits = self.hash_bits
         if bits is not None:
-            if not isinstance(bits, numbers.Integral) or not 1 <= bits <= MOST_BITS:
-                what = f"hash_bits must be None or an integer from 1 to {MOST_BITS}"
-                raise ValueError(f"{what}, got {bits!r}.")
+            what = f"hash_bits must be None or an integer from 1 to {MOST_BITS}, got {bits!r}."
+            require(isinstance(bits, numbers.Integral) and 1 <= bits <= MOST_BITS, what)
             what = "min_count needs the vocabulary that hash_bits does without"
             require(self.min_count == 1, f"{what}: set one of them.")
         if not isinstance(self.templates, (str, list, tuple)):
@@ -599,18 +572,15 @@ def as_table(X: Any) -> TokenTable:
         raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
     texts = (isinstance(x, np.ndarray) and x.ndim and x.dtype.kind in "OU" for x in X)
     X = [x.tolist() if text else x for x, text in zip(X, texts, strict=True)]
-    if len(X) and isinstance(X[0], (list, tuple)):
-        kinds = set(map(type, chain.from_iterable(X)))
-        wrong = [kind for kind in kinds if not issubclass(kind, (str, tuple, list))]
-        if wrong:
-            hint = ": use DictEncoder" if issubclass(wrong[0], Mapping) else ""
-            what = f"X holds tokens of type {wrong[0].__name__}"
-            raise TypeError(f"{what}; templates read strings or tuples of strings{hint}.")
-        if len({issubclass(kind, str) for kind in kinds}) > 1:
-            what = "X holds strings beside lists or tuples, lists of different depth"
-            raise TypeError(f"{what}: give every token as a string, or each as a tuple of columns.")
-    elif len(X):
+    require(X, "X is empty: there are no sequences.")
+    if not isinstance(X[0], (list, tuple)):
         raise TypeError(f"X[0] must be a list of tokens, got {type(X[0]).__name__}.")
-    else:
-        raise ValueError("X is empty: there are no sequences.")
+    kinds = set(map(type, chain.from_iterable(X)))
+    if wrong := [kind for kind in kinds if not issubclass(kind, (str, tuple, list))]:
+        hint = ": use DictEncoder" if issubclass(wrong[0], Mapping) else ""
+        what = f"X holds tokens of type {wrong[0].__name__}"
+        raise TypeError(f"{what}; templates read strings or tuples of strings{hint}.")
+    if len({issubclass(kind, str) for kind in kinds}) > 1:
+        what = "X holds strings beside lists or tuples, lists of different depth"
+        raise TypeError(f"{what}: give every token as a string, or each as a tuple of columns.")
     return TokenTable.from_sentences(X)

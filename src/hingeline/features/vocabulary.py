@@ -249,14 +249,10 @@ class Layout:
         """The codes of a source ``offset`` tokens away; a test has none outside the sentence."""
         if offset == 0:
             return codes[s]
-        source, out, far = self.sources[s], np.empty_like(codes[s]), abs(offset)
-        if offset < 0:
-            out[far:] = codes[s][:-far]
-            base = source.room
-        else:
-            out[:-far] = codes[s][far:]
-            base = source.room + self.reach
-        for k, tokens in enumerate(edges[0 if offset < 0 else 1][:far]):
+        source, behind, far = self.sources[s], offset > 0, abs(offset)
+        out = np.roll(codes[s], -offset)
+        base = source.room + behind * self.reach
+        for k, tokens in enumerate(edges[behind][:far]):
             out[tokens] = base + far - k - 1 if source.marked else -1
         return out
 
@@ -331,7 +327,7 @@ class Vocabulary(Layout):
             for group in self.groups:
                 for s, part in zip(group.sources, self._tuples(group)[0], strict=False):
                     used[s][part] = True
-            self._recode(used, [0] * len(used))
+            self._recode(kept=used)
 
     def learn_more(self, table: TokenTable, min_count: int) -> Array:
         """Number new features of the table behind the known ones; the columns of all."""
@@ -339,7 +335,7 @@ class Vocabulary(Layout):
         self.grown = True
         rooms = [s.room if len(s.values) <= s.room else 2 * len(s.values) for s in self.sources]
         if rooms != [source.room for source in self.sources]:
-            self._recode(None, rooms)
+            self._recode(rooms)
         return self._rows(table, codes, edges, Numbering.learn_more, min_count)
 
     def look_up(self, table: TokenTable) -> Array:
@@ -371,21 +367,25 @@ class Vocabulary(Layout):
 
     def _number(self, group: Group, parts: list[Array], learn: Any, min_count: int) -> Array:
         """Columns of the tuples in ``parts``, learned first if ``learn`` says how."""
-        numbers = parts[0]
-        last = len(group.numberings) - 1
-        for stage, (terms, radices) in enumerate(self._plan(group)):
-            numbering = group.numberings[stage]
-            keys = combine([numbers, *parts[terms]] if stage else parts[terms], radices)
-            if learn is None:
-                numbers = numbering.look_up(keys)
-                continue
-            before = numbering.count
-            if stage < last:
-                numbers = learn(numbering, keys, 1, before)
-            else:
-                numbers = learn(numbering, keys, min_count, self.n_features)
-                self.n_features += numbering.count - before
-        return numbers
+        last = group.numberings[-1]
+        if learn is None:
+            return last.look_up(self._last_keys(group, parts, Numbering.look_up))
+        keys = self._last_keys(group, parts, lambda own, keys: learn(own, keys, 1, own.count))
+        before = last.count
+        columns: Array = learn(last, keys, min_count, self.n_features)
+        self.n_features += last.count - before
+        return columns
+
+    def _last_keys(
+        self, group: Group, parts: list[Array], number: Callable[[Numbering, Array], Array]
+    ) -> Array:
+        """Keys of tuples in a group's last numbering; keys in the others get numbers on the way."""
+        before: list[Array] = []
+        for stage, (terms, radices) in enumerate(self._plan(group), 1):
+            keys = combine([*before, *parts[terms]], radices)
+            if stage < len(group.numberings):
+                before = [number(group.numberings[stage - 1], keys)]
+        return keys
 
     def _plan(self, group: Group) -> list[tuple[slice, list[int]]]:
         """Which terms each key takes, as many as fit, and its radices.
@@ -416,32 +416,26 @@ class Vocabulary(Layout):
             parts = [*block, *parts]
         return parts, columns
 
-    def _recode(self, kept: list[Array] | None, rooms: list[int]) -> None:
-        """Forget values that are not kept, give sources at least so much room, renew all keys.
+    def _recode(self, rooms: Iterable[int] = repeat(0), kept: list[Array] | None = None) -> None:
+        """Give sources at least so much room, forget values that are not kept, renew all keys.
 
         Features keep their columns.
         """
         found = [self._tuples(group) for group in self.groups]
         renumber = []
-        for s, (source, room) in enumerate(zip(self.sources, rooms, strict=True)):
+        for s, (source, room) in enumerate(zip(self.sources, rooms, strict=False)):
             before, outside = source.room, np.arange(2 * self.reach)
             keep = np.ones(before, bool) if kept is None else kept[s][:before]
             if kept is not None:
                 source.take([v for v, there in zip(source.values, keep, strict=True) if there])
             source.room = max(room, len(source.values))
             renumber.append(np.append(np.cumsum(keep) - 1, source.room + outside))
+        self.open_numberings()
         for group, (parts, columns) in zip(self.groups, found, strict=True):
             if group.sources:
                 parts = [renumber[s][p] for s, p in zip(group.sources, parts, strict=True)]
-            numbers = parts[0]
-            group.numberings = []
-            for stage, (terms, radices) in enumerate(self._plan(group)):
-                keys = combine([numbers, *parts[terms]] if stage else parts[terms], radices)
-                group.numberings.append(Numbering(prod(radices)))
-                if terms.stop == len(parts):
-                    group.numberings[-1].add(keys, columns)
-                else:
-                    numbers = group.numberings[-1].learn(keys, 1, 0)
+            keys = self._last_keys(group, parts, lambda own, keys: own.learn(keys, 1, 0))
+            group.numberings[-1].add(keys, columns)
 
     def names(self) -> Array:
         """Names of all features, as an array of Python strings."""
@@ -462,7 +456,7 @@ class Vocabulary(Layout):
     def to_arrays(self) -> dict[str, Array]:
         """Values once, features as rising keys; columns where these do not rise with the keys."""
         if self.grown:
-            self._recode(None, [0] * len(self.sources))
+            self._recode()
         items = [numbering.items() for group in self.groups for numbering in group.numberings]
         values, ends = pack_strings([v for source in self.sources for v in source.values])
         columns = [group.numberings[-1].items()[1] for group in self.groups]
@@ -486,16 +480,16 @@ class Vocabulary(Layout):
         require(len(ends) == len(self.sources), f"{what} {len(self.sources)}.")
         for source, lo, hi in zip(self.sources, [0, *ends], ends, strict=False):
             source.take(values[lo:hi])
-            if len(source._known()) != hi - lo:
-                raise ValueError("array 'values' of the encoder holds a value twice.")
+            fine = len(source._known()) == hi - lo
+            require(fine, "array 'values' of the encoder holds a value twice.")
         keys = get_array(arrays, "keys", np.int64)
         key_ends = get_ends(arrays, "key_ends", len(keys))
         plans = [self._plan(group) for group in self.groups]
-        if len(key_ends) != sum(map(len, plans)):
-            raise ValueError("array 'key_ends' of the encoder does not fit its templates.")
+        fine = len(key_ends) == sum(map(len, plans))
+        require(fine, "array 'key_ends' of the encoder does not fit its templates.")
         columns = get_array(arrays, "columns", np.int64) if grown else np.arange(len(keys))
-        if grown and not np.array_equal(np.sort(columns), np.arange(len(columns))):
-            raise ValueError("array 'columns' of the encoder must number the features.")
+        fine = np.array_equal(np.sort(columns), np.arange(len(columns)))
+        require(fine, "array 'columns' of the encoder must number the features.")
         pieces = iter(np.split(keys, key_ends[:-1]))
         for group, plan in zip(self.groups, plans, strict=True):
             for stage, (_, radices) in enumerate(plan):
@@ -511,8 +505,8 @@ class Vocabulary(Layout):
             if self.n_features > len(columns):
                 break
             group.numberings[-1].add(part, columns[first : self.n_features].astype(np.int32))
-        if grown and self.n_features != len(columns):
-            raise ValueError("array 'columns' of the encoder does not fit its keys.")
+        fine = not grown or self.n_features == len(columns)
+        require(fine, "array 'columns' of the encoder does not fit its keys.")
         return self
 
 
