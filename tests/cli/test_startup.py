@@ -48,7 +48,7 @@ def ask_for_help(*arguments: str) -> list[str]:
 def test_a_command_imports_no_other_command():
     loaded = ask_for_help("predict", "--help")
     assert "hingeline.cli.predict" in loaded
-    others = ("cli.train", "cli.progress", "cli.evaluate", "estimators", "solvers", "evaluation")
+    others = ("cli.train", "cli.fits", "cli.evaluate", "estimators", "solvers", "evaluation")
     assert not [name for name in loaded if name.startswith(tuple(f"hingeline.{o}" for o in others))]
 
 

@@ -1,6 +1,6 @@
 """The command ``hingeline``: one module per command, imported when the command is called.
 
-They share ``app`` (group, errors, options), ``files`` (models and their files) and ``progress``.
+They share ``app`` (group, errors, options), ``files`` (models and their files) and ``fits``.
 """
 
 import importlib

@@ -19,9 +19,9 @@ def calibrate(
     DATA must not be what the model was trained on. The labels that it predicts stay the same, and
     the new model may take the place of the old one.
     """
-    from hingeline.cli.progress import percent
     from hingeline.core.loop import Reporter
     from hingeline.evaluation.calibration import CalibratedChain
+    from hingeline.report.words import brief
 
     check_target("--model", model, data)
     estimator = hingeline.load(old)
@@ -39,7 +39,7 @@ def calibrate(
     estimator.set_params(n_jobs=threads)
     with blame("--model"):
         calibrated.save(model, metadata=estimator.metadata_, state=estimator.n_examples_ > 0)
-    errors = calibrated.calibration_error_
-    known = [f"{percent(error)} for {name}" for name, error in errors.items() if error == error]
+    errors = calibrated.calibration_error_.items()
+    known = [f"{brief(100 * off, 2)} % for {name}" for name, off in errors if off == off]
     found = f"off by {' and '.join(known)} on average" if known else "too few to judge them"
     typer.echo(f"{model}: probabilities from {samples.size_text()}; {found}")

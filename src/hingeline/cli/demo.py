@@ -31,7 +31,7 @@ def demo(
     import numpy as np
 
     from hingeline import ChainSSVM, MulticlassSSVM
-    from hingeline.cli.progress import FitProgress, bound_text, outcome_of
+    from hingeline.cli.fits import FitProgress, bound_text, outcome_of
     from hingeline.core.results import align
     from hingeline.data.builtin import load_digit_dates
     from hingeline.report.figures import check_picture_path, plot_curve

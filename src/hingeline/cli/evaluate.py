@@ -44,23 +44,20 @@ def evaluate(
     """
     from functools import partial
 
-    from hingeline.cli import in_blocks
     from hingeline.core.loop import Reporter
-    from hingeline.data.labelled import expand
     from hingeline.evaluation.metrics import align
 
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
     files.check_options(given(context), layout.format, layout.task)
-    names = [name for pattern in data for name in expand(pattern)]
-    title = data[0] if len(data) == 1 else f"{len(names)} files"
+    names, title = files.expand_all(data)
     reporter = Reporter(title, None)
     known: list[Any] = []
     with reporter.during("predicting and scoring"):
         if constraints is None:
             work = partial(_label, estimator, model, format)
-            found = [*in_blocks.map_files(work, names, workers, reporter)]
+            found = [*files.map_files(work, names, workers, reporter)]
         else:
             from hingeline.cli.check import constraints_for, predict_under
 
@@ -116,13 +113,11 @@ def _label(estimator: Any, model: Path, format: str, name: str) -> tuple[Any, ..
     """True and predicted labels of a file; of dependencies also which words are no punctuation."""
     samples = _read(estimator, model, format, name)
     with blame(name):
-        if samples.layout.format in files.SETS:
-            return samples.y, files.predict_sets(estimator, samples.X)
-        predicted = estimator.predict(samples.X)
-        if samples.layout.task != "dependencies":
-            return samples.y, predicted
-        tags = samples.source.table.sentences("upos")
-        return samples.y, predicted, [[tag != "PUNCT" for tag in part] for part in tags]
+        predicted = files.predict(estimator, samples.X)
+    if samples.layout.task != "dependencies":
+        return samples.y, predicted
+    tags = samples.source.table.sentences("upos")
+    return samples.y, predicted, [[tag != "PUNCT" for tag in part] for part in tags]
 
 
 def _join(parts: Sequence[Any]) -> Any:

@@ -55,9 +55,7 @@ def predict(
     Several files ('part-*.txt') are written one after the other, or into --output-dir. With
     --workers, each is predicted in one of so many processes, or on a Dask cluster.
     """
-    from hingeline.cli import in_blocks
     from hingeline.core.loop import Reporter
-    from hingeline.data.labelled import expand
     from hingeline.data.text import atomic_text
 
     data = data or ["-"]
@@ -81,30 +79,30 @@ def predict(
         one = layout.kind == "tokens" and len(layout.columns) == 1
         files.require(one, f"{what}: train one with --use word.")
         format = "text"
-    names = [name for pattern in data for name in expand(pattern)]
+    names, title = files.expand_all(data)
     files.require("-" not in names or len(names) == 1, "the standard input comes alone.")
     joined = len(names) > 1 and output_dir is None
     job = _Job(estimator, model, sure, format, measure, nbest, constraints, joined)
     scrolls = output == "-" and sys.stdout.isatty()  # the labels themselves show how far it is
-    title = data[0] if len(data) == 1 else f"{len(names)} files"
     reporter = Reporter(title, 0 if scrolls and output_dir is None else None)
     targets = None if output_dir is None else _name_outputs(output_dir, output, names)
+    texts: Any = [None] * len(names)  # a file is written as it is read, but by workers
+    if workers is not None:
+        texts = files.map_files(job.make_text, names, workers, reporter)
     with reporter.during("predicting"), ExitStack() as stack:
         if targets is None:
             with blame("--output"):
                 out = stack.enter_context(atomic_text(output))
-        if workers is None:
-            for k, name in enumerate(names):
-                with ExitStack() as own:
-                    if targets is not None:
-                        with blame("--output-dir"):
-                            out = own.enter_context(atomic_text(targets[k]))
+        for k, (name, text) in enumerate(zip(names, texts, strict=True)):
+            with ExitStack() as own:
+                if targets is not None:
+                    with blame("--output-dir"):
+                        out = own.enter_context(atomic_text(targets[k]))
+                if text is None:
                     job.write(name, out, reporter)
-            return
-        for k, text in enumerate(in_blocks.map_files(job.make_text, names, workers, reporter)):
-            with blame("--output"), ExitStack() as own:
-                to = out if targets is None else own.enter_context(atomic_text(targets[k]))
-                to.write(text)
+                else:
+                    with blame("--output"):
+                        out.write(text)
 
 
 def _name_outputs(folder: Path, output: str, names: list[str]) -> list[Path]:
@@ -179,15 +177,13 @@ def _predict(
 
     if samples.n_sequences == 0:  # a piece may hold comments only
         return np.empty(0) if samples.layout.kind == "flat" else [], None
-    if samples.layout.format in files.SETS:
-        return files.predict_sets(estimator, samples.X), None
     if nbest > 1:
         return estimator.predict_nbest(samples.X, nbest), None
     if known:
         from hingeline.cli.check import predict_under
 
         return predict_under(estimator, samples, known), None
-    labels = estimator.predict(samples.X)
+    labels = files.predict(estimator, samples.X)
     if measure != "margin":
         return labels, estimator.predict_proba_tokens(samples.X) if measure else None
     index = {name: k for k, name in enumerate(estimator.classes_.tolist())}

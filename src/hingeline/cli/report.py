@@ -60,12 +60,10 @@ def report(
             if files.holds_sets(estimator):
                 what = "--bootstrap is for sequences and rows, not for sets of labels"
                 files.require(not bootstrap, f"{what}: leave it out.")
-                known["y_pred"] = files.predict_sets(estimator, samples.X)
             elif samples.layout.task == "dependencies":
                 files.require(not bootstrap, "--bootstrap is not for dependencies: leave it out.")
-                known["y_pred"] = estimator.predict(samples.X)
-            else:
-                known["y_pred"] = predicted = estimator.predict(samples.X)
+            known["y_pred"] = predicted = files.predict(estimator, samples.X)
+            if not files.holds_sets(estimator) and samples.layout.task != "dependencies":
                 result = judge(samples.layout, samples.y, predicted, bootstrap=bootstrap)
                 known["evaluation"] = result
         known |= _measure(estimator, model, samples)
@@ -96,7 +94,7 @@ def _predict_with(path: Path, samples: files.Samples, test: str, format: str, n_
     what = f"--compare: {path} predicts something else than the first model"
     files.require(same, f"{what}: compare models of the same labels.")
     with blame(test):
-        return files.predict_sets(other, own.X) if files.holds_sets(other) else other.predict(own.X)
+        return files.predict(other, own.X)
 
 
 def _measure(model: Any, path: Path, samples: files.Samples) -> dict[str, Any]:

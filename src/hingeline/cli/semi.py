@@ -66,8 +66,7 @@ def semi(
 
     from hingeline import ChainSSVM, SemiSupervisedSSVM
     from hingeline._checks import require
-    from hingeline.cli.fits import make_encoder, parse_C
-    from hingeline.cli.progress import Clock, FitProgress, finite, print_result, write_model
+    from hingeline.cli import fits
     from hingeline.features.tables import TokenTable
     from hingeline.report.words import count_of
 
@@ -82,11 +81,11 @@ def semi(
     require(C != "auto", "--C: auto is for train; give a number, or scale.")
     file = files.open_training(data, format, ["unlabelled"])
     base = ChainSSVM(
-        parse_C(C or "scale"),
+        fits.parse_C(C or "scale"),
         tol=tol,
         max_iter=max_iter,
         scheme=scheme,
-        features=make_encoder(file.format.name, "labels", template, min_count, hash_bits),
+        features=fits.make_encoder(file.format.name, "labels", template, min_count, hash_bits),
         n_jobs=n_jobs,
         random_state=seed,
         verbose=0,  # the steps are told, not the fits in them
@@ -96,8 +95,8 @@ def semi(
         C_u = split_numbers(unlabelled_C, "--unlabelled-C: expected 0.01,0.1,1")
     estimator = SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
     estimator.check_parameters(None if dev is None else (None, None))
-    clock = Clock()
-    progress = FitProgress(quiet or as_json)
+    clock = fits.Clock()
+    progress = fits.FitProgress(quiet or as_json)
     with progress.during(data, "reading"):
         samples = files.read_training(file, columns, use, label)
     with blame("--template"):  # before the work begins
@@ -142,10 +141,10 @@ def semi(
     options = {"dtype": dtype, "sparse": sparse}
     more = {"label_counts": dict(counts)} | ({"dev": files.source_of(dev)} if dev else {})
     options["metadata"] = metadata | more
-    written = write_model(model, estimator, clock, layout, [data, *unlabelled], **options)
+    written = fits.write_model(model, estimator, clock, layout, [data, *unlabelled], **options)
     found = estimator.base_
     interrupted = estimator.stop_reason_ == "interrupted"
-    print_result(
+    fits.print_result(
         {
             **written,
             "C": float(found.C),
@@ -160,7 +159,10 @@ def semi(
             "unknown_labels": unknown,
             "selected": estimator.selected_,
             "steps": [
-                {k: finite(v) if isinstance(v, float) else v for k, v in step._asdict().items()}
+                {
+                    k: fits.finite(v) if isinstance(v, float) else v
+                    for k, v in step._asdict().items()
+                }
                 for step in estimator.steps_
             ],
         },

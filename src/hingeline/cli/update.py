@@ -46,7 +46,7 @@ def update(
     the known ones; the features, C and everything else stay as MODEL has them. The new model may
     take the place of the old one.
     """
-    from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
+    from hingeline.cli.fits import Clock, FitProgress, outcome_of, print_result, write_model
 
     check_target("--model", model, data)
     clock = Clock()

@@ -66,7 +66,7 @@ def warm_up(
     from multiprocessing import get_context
 
     from hingeline import _jit
-    from hingeline.cli.progress import FitProgress
+    from hingeline.cli.fits import FitProgress
     from hingeline.report.words import count_of
 
     folder = _jit.CACHE_FOLDER

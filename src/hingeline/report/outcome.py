@@ -22,7 +22,15 @@ from hingeline.evaluation.metrics import (
     precision_recall_f1,
 )
 from hingeline.report.figures import draw_chart, draw_reliability
-from hingeline.report.sections import MOST_IN_MATRIX, Cell, Content, Matrix, Table, pick_shade
+from hingeline.report.sections import (
+    MOST_IN_MATRIX,
+    Cell,
+    Content,
+    Matrix,
+    Table,
+    keep_largest,
+    pick_shade,
+)
 from hingeline.report.words import brief, count, count_of, decimal, percent
 from hingeline.structures.custom import takes_input
 
@@ -93,20 +101,20 @@ def compare(
         y_true, y_pred = _wrap(y_true, "y_true"), _wrap(y_pred, "y_pred")
     if graph and model.void_label is not None:
         y_true, y_pred, tokens = _drop_void(model.void_label, y_true, y_pred, tokens)
+    attachment = None
     if trees:
         attachment = attachment_scores(y_true, y_pred)
-        pairs = pair_labels(*_mark_heads(y_true, y_pred))
-        found = _finish(pairs, _count_wrong(pairs), evaluation, single, tokens, part)
-        return replace(found, attachment=attachment)
+        y_true, y_pred = _mark_heads(y_true, y_pred)
     pairs = pair_labels(y_true, y_pred)
-    if segments:
-        return _finish(pairs, _count_wrong(pairs), evaluation, single, tokens, part)
-    word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
-    cost = check_loss(model.loss, word, model.classes_.tolist(), vector=not single, whole=whole)
-    losses = find_losses(pairs, model.classes_, cost)
-    if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
-        losses = np.minimum(losses, cost[0, 0])
-    return _finish(pairs, losses, evaluation, single, tokens, part)
+    if trees or segments:  # how many labels are wrong
+        losses = np.subtract(np.diff(pairs.offsets), pairs.count_right(), dtype=float)
+    else:
+        word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
+        cost = check_loss(model.loss, word, model.classes_.tolist(), vector=not single, whole=whole)
+        losses = find_losses(pairs, model.classes_, cost)
+        if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
+            losses = np.minimum(losses, cost[0, 0])
+    return replace(_finish(pairs, losses, evaluation, single, tokens, part), attachment=attachment)
 
 
 def _mark_heads(y_true: Any, y_pred: Any) -> list[list[list[str]]]:
@@ -117,11 +125,6 @@ def _mark_heads(y_true: Any, y_pred: Any) -> list[list[list[str]]]:
         sides[0].append([str(relation) for (_, relation), _ in pairs])
         sides[1].append([f"{b}{', wrong head' * (h != k)}" for (h, _), (k, b) in pairs])
     return sides
-
-
-def _count_wrong(pairs: LabelPairs) -> Array:
-    """How many labels of each sequence are wrong."""
-    return np.diff(np.concatenate([[0.0], np.cumsum(~pairs.right)])[pairs.offsets])
 
 
 def _drop_void(void: Any, y_true: Any, y_pred: Any, tokens: Any) -> tuple[Any, ...]:
@@ -241,10 +244,8 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
     return found
 
 
-def describe_evaluation(outcome: Outcome | None, links: Mapping[str, str]) -> Content | None:
+def describe_evaluation(outcome: Outcome, links: Mapping[str, str]) -> Content:
     """Everything that an evaluation says, except single errors, to which there are links by key."""
-    if outcome is None:
-        return None
     found, single = outcome.evaluation, outcome.single
     about = [] if found is None else [_describe_data(outcome, found)]
     if len(outcome.losses):
@@ -255,7 +256,6 @@ def describe_evaluation(outcome: Outcome | None, links: Mapping[str, str]) -> Co
             "have no loss."
         )
     content: Content = {"about": about, "summary": None, "spans": None, "confusion": None}
-    content |= {"reliability": [], "words": None, "kinds": None}
     if outcome.sets is not None:
         return content | _describe_sets(*outcome.sets)
     if found is None:
@@ -278,11 +278,13 @@ def describe_reliability(
 ) -> list[Any]:
     """How often predictions are right that are so sure, by measure: a sentence and a chart."""
     found = []
+    right = outcome.pairs.right if outcome.pairs is not None else None
+    if outcome.sets is not None:
+        right = (outcome.sets[1] == outcome.sets[2]).ravel()
     for measure, values in sure.items():
+        if values is None:
+            continue
         flat = np.concatenate([np.ravel(part) for part in values]).astype(float)
-        right = outcome.pairs.right if outcome.pairs is not None else None
-        if outcome.sets is not None:
-            right = (outcome.sets[1] == outcome.sets[2]).ravel()
         if void is not None:
             flat = flat[[label != void for labels in y_true for label in labels]]
         what = f"{measure} has {len(flat)} values"
@@ -315,10 +317,11 @@ def find_new_words(outcome: Outcome | None, model: Any, seen: Any) -> Array | No
     return None if new.all() else new  # the tokens are no words then
 
 
-def describe_words(outcome: Outcome, new: Array) -> Table:
-    """Accuracy on words that were seen in training, and on others."""
+def describe_words(outcome: Outcome, new: Array | None) -> Table | None:
+    """Accuracy on words that were seen in training, and on others, where they are known."""
     pairs, rows = outcome.pairs, []
-    assert pairs is not None
+    if pairs is None or new is None:
+        return None
     inside = np.array([label != "O" for label in pairs.labels])[pairs.true]
     spans = outcome.evaluation is not None and outcome.evaluation.spans is not None
     for name, mask in (("seen in training", ~new), ("new", new)):
@@ -430,7 +433,7 @@ def _confusion(found: Evaluation, links: Mapping[str, str]) -> Matrix:
     number = list(range(len(names)))
     if lumped:
         total = counts.sum(axis=0) + counts.sum(axis=1)
-        kept = np.sort(np.argsort(-total, kind="stable")[:MOST_IN_MATRIX])
+        kept = keep_largest(total, MOST_IN_MATRIX)
         others = count(len(names) - MOST_IN_MATRIX)
         counts = merge_labels(counts, kept)
         names = [names[k] for k in kept] + [f"{others} others"]

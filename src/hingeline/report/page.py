@@ -15,7 +15,6 @@ from hingeline._files import check_target, replacing
 from hingeline.evaluation.metrics import Evaluation, multilabel_scores
 from hingeline.report import errors, sections
 from hingeline.report import outcome as outcomes
-from hingeline.report.comparison import describe_comparison
 from hingeline.report.words import SPACE, count_of, decimal, percent, reveal, show
 
 FORMATS = ("html", "htm")  # Endings of the names of reports.
@@ -124,28 +123,27 @@ def render_report(
     contents = {
         "model": sections.describe_model(model, facts),
         "convergence": sections.describe_convergence(facts),
-        "evaluation": outcomes.describe_evaluation(outcome, errors.links_of(shown)),
+        "evaluation": None,
         "errors": shown,
         "comparison": None,
         "weights": sections.describe_weights(model, n_features, feature_names),
         "provenance": sections.describe_provenance(model, command, data, date),
     }
-    if contents["evaluation"] and outcome is not None:
+    if outcome is not None:
         sure = {"probability": probability, "margin": margin}
-        sure = {name: values for name, values in sure.items() if values is not None}
         void = getattr(model, "void_label", None)
-        charts = outcomes.describe_reliability(outcome, sure, y_true, void)
-        contents["evaluation"]["reliability"] = charts
-        contents["evaluation"]["kinds"] = None if wrong is None else wrong.kinds_table()
-        if new is not None:
-            contents["evaluation"]["words"] = outcomes.describe_words(outcome, new)
+        contents["evaluation"] = outcomes.describe_evaluation(outcome, errors.links_of(shown)) | {
+            "reliability": outcomes.describe_reliability(outcome, sure, y_true, void),
+            "kinds": None if wrong is None else wrong.kinds_table(),
+            "words": outcomes.describe_words(outcome, new),
+        }
     if compare is not None:
         if not isinstance(compare, Mapping) or len(compare) != 1 or outcome is None:
             what = "compare must be a dict of one name and the outputs that this model predicts"
             raise ValueError(f"{what}, beside y_true and y_pred.")
         ((name, y_other),) = compare.items()
         other: Any = outcomes.compare(model, None, y_true, y_other, tokens)
-        contents["comparison"] = describe_comparison(str(name), outcome, other, n_errors)
+        contents["comparison"] = errors.describe_comparison(str(name), outcome, other, n_errors)
     kind = type(model).__name__
     page: str = template.render(
         kind=kind,
