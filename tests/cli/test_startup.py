@@ -41,7 +41,7 @@ def ask_for_help(*arguments: str) -> list[str]:
         "import sys\n"
         "from hingeline.cli.app import app\n"
         f"try:\n    app({arguments})\nexcept SystemExit:\n    pass\n"
-        "print('', *sys.modules, sep='\\n')"
+        "print('', *[n for n, m in sys.modules.items() if vars(m).get('__spec__')], sep='\\n')"
     ).splitlines()
 
 

@@ -41,7 +41,7 @@ def import_later(*names: str) -> None:
 
 
 import_later(*RARELY_USED)  # before anything imports scikit-learn
-import_later("hingeline.cli.files")  # --help has no use for it
+import_later("hingeline.cli.files", "hingeline.cli.fits")  # --help has no use for them
 
 from hingeline.cli.app import main  # noqa: E402
 

@@ -5,6 +5,7 @@ import typer
 import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_target
+from hingeline.report.words import brief
 
 
 def calibrate(
@@ -19,9 +20,7 @@ def calibrate(
     DATA must not be what the model was trained on. The labels that it predicts stay the same, and
     the new model may take the place of the old one.
     """
-    from hingeline.core.loop import Reporter
     from hingeline.evaluation.calibration import CalibratedChain
-    from hingeline.report.words import brief
 
     check_target("--model", model, data)
     estimator = hingeline.load(old)
@@ -31,9 +30,9 @@ def calibrate(
         raise ValueError(f"{what} (ChainSSVM): use its {own} in Python.")
     threads = estimator.n_jobs
     estimator.set_params(n_jobs=n_jobs)
-    reporter = Reporter(data, None)
+    reporter = files.Reporter(data, None)
     with reporter.during("reading"):
-        samples = files.require_labels(files.read_for(estimator, old, data, format), data)
+        samples = files.read_for(estimator, old, data, format, "compare with")
     with blame(data), reporter.during("calibrating"):
         calibrated = CalibratedChain(estimator).fit(samples.X, samples.y)
     estimator.set_params(n_jobs=threads)

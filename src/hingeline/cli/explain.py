@@ -23,7 +23,6 @@ def explain(
 ) -> None:
     """Explain a prediction: its score against the runner-up's, feature by feature."""
     from hingeline.evaluation.inspection import explain as take_apart
-    from hingeline.evaluation.metrics import align
 
     estimator = hingeline.load(model)
     what = "hingeline explain cannot take models of sets of labels (MultilabelSSVM)"
@@ -44,5 +43,5 @@ def explain(
         for word, row in zip(words, found.by_position(), strict=True):
             lead = f"{row['contribution']:+.4f}"
             table.append([row["position"], word, row["chosen"], row["other"], lead])
-        typer.echo(align(table) + "\n")
+        typer.echo(files.align(table) + "\n")
     typer.echo(found.text(n))

@@ -1,4 +1,7 @@
-"""Models, and files as models see them; many files, in processes or on a Dask cluster."""
+"""Models, and files as models see them; many files, in processes or on a Dask cluster.
+
+Commands import it when they run: what else is slow to import, they take from here.
+"""
 
 import hashlib
 import io
@@ -16,6 +19,8 @@ import scipy.sparse as sp
 
 from hingeline._checks import Array, require
 from hingeline.cli.app import blame, flag, split_names
+from hingeline.core.loop import Reporter
+from hingeline.core.results import align as align
 from hingeline.data.conll import WORD_NAMES, header_of, plain_name
 from hingeline.data.formats import Format, detect_format, find_format
 from hingeline.data.labelled import (
@@ -189,10 +194,17 @@ def free_name(name: str, taken: Collection[str]) -> str:
     return name
 
 
-def read_for(model: Any, path: Path, file: str, format: str, grow: bool = False) -> Samples:
-    """A file for a model that was loaded from ``path``; ``grow`` as for :func:`read_like`."""
+def read_for(
+    model: Any, path: Path, file: str, format: str, purpose: str = "", grow: bool = False
+) -> Samples:
+    """A file for a model that was loaded from ``path``; for a ``purpose`` it must have labels.
+
+    ``grow`` as for :func:`read_like`.
+    """
     layout, width, opened = _open_for(model, path, file, format)
-    return read_like(opened, layout, width, grow=grow)
+    found = read_like(opened, layout, width, grow=grow)
+    require(found.y is not None or not purpose, f"{file} has no labels to {purpose}.")
+    return found
 
 
 def _open_for(model: Any, path: Path, file: str, format: str) -> tuple[Layout, int | None, File]:
@@ -272,12 +284,6 @@ def expand_all(patterns: Sequence[str]) -> tuple[list[str], str]:
     return names, patterns[0] if len(patterns) == 1 else f"{len(names)} files"
 
 
-def require_labels(samples: Samples, file: str, purpose: str = "compare with") -> Samples:
-    """Refuse a file without labels."""
-    require(samples.y is not None, f"{file} has no labels to {purpose}.")
-    return samples
-
-
 def learner_of(format: Format, task: str) -> Any:
     """The class of the estimator for a task and a format."""
     import hingeline
@@ -353,7 +359,8 @@ def read_held_out(path: str | None, layout: Layout, width: int | None) -> Sample
     if path is None:
         return None
     found = read_like(open_like(path, layout), layout, width)
-    return require_labels(found, f"--dev: {path}")
+    require(found.y is not None, f"--dev: {path} has no labels to compare with.")
+    return found
 
 
 def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
@@ -469,7 +476,7 @@ class _Host:
 
 
 def map_files(
-    work: Callable[[str], Any], names: list[str], workers: str | None, reporter: Any
+    work: Callable[[str], Any], names: list[str], workers: str | None, reporter: Reporter
 ) -> Iterator[Any]:
     """What ``work`` makes of every file, in order; each worker has one file at a time."""
     if workers is None:

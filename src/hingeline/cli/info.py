@@ -91,11 +91,9 @@ def _facts(estimator: Any) -> dict[str, Any]:
 
 
 def _print_fact(name: str, value: Any, facts: dict[str, Any]) -> None:
-    from hingeline.evaluation.metrics import align
-
     lines: list[str] | None = None
     if name == "annealing":
-        lines = align(value).splitlines()
+        lines = files.align(value).splitlines()
     elif name in ("top features", "transitions"):
         lines = ["\t".join(f"{c:+.4f}" if isinstance(c, float) else c for c in r) for r in value]
     elif isinstance(value, dict):  # the table of annealing comes later

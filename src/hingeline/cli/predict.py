@@ -13,7 +13,7 @@ from typing import IO, Annotated, Any
 import typer
 from typer import Argument, Option
 
-import hingeline
+import hingeline.data
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, given
 
@@ -55,9 +55,6 @@ def predict(
     Several files ('part-*.txt') are written one after the other, or into --output-dir. With
     --workers, each is predicted in one of so many processes, or on a Dask cluster.
     """
-    from hingeline.core.loop import Reporter
-    from hingeline.data.text import atomic_text
-
     data = data or ["-"]
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
@@ -84,7 +81,7 @@ def predict(
     joined = len(names) > 1 and output_dir is None
     job = _Job(estimator, model, sure, format, measure, nbest, constraints, joined)
     scrolls = output == "-" and sys.stdout.isatty()  # the labels themselves show how far it is
-    reporter = Reporter(title, 0 if scrolls and output_dir is None else None)
+    reporter = files.Reporter(title, 0 if scrolls and output_dir is None else None)
     targets = None if output_dir is None else _name_outputs(output_dir, output, names)
     texts: Any = [None] * len(names)  # a file is written as it is read, but by workers
     if workers is not None:
@@ -92,12 +89,12 @@ def predict(
     with reporter.during("predicting"), ExitStack() as stack:
         if targets is None:
             with blame("--output"):
-                out = stack.enter_context(atomic_text(output))
+                out = stack.enter_context(hingeline.data.atomic_text(output))
         for k, (name, text) in enumerate(zip(names, texts, strict=True)):
             with ExitStack() as own:
                 if targets is not None:
                     with blame("--output-dir"):
-                        out = own.enter_context(atomic_text(targets[k]))
+                        out = own.enter_context(hingeline.data.atomic_text(targets[k]))
                 if text is None:
                     job.write(name, out, reporter)
                 else:
@@ -207,24 +204,20 @@ def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measur
         parts[measure] = [[f"{value:.4f}" for value in part] for part in leads]
     columns = [[value for part in column for value in part] for column in parts.values()]
     names = [files.free_name(name, getattr(source, "names", ())) for name in parts]
-    if samples.format == "conll":
-        from hingeline.data.conll import add_columns
+    from hingeline.data import conll, records
 
-        out.write(add_columns(content, columns, names).decode())
-    elif samples.format == "csv":
-        from hingeline.data.records import add_fields
-
-        out.write(add_fields(content, columns, names, samples.header).decode())
-    elif samples.format == "jsonl":
-        from hingeline.data.records import add_lists
-
-        out.write(add_lists(content, dict(zip(names, parts.values(), strict=True))).decode())
-    else:
-        from hingeline.data.conll import write_conllu
-
+    if samples.format == "conllu":
         for name, column in zip(samples.layout.label_columns, columns, strict=True):
             source = source.with_column(name, column)
-        write_conllu(out, source)
+        conll.write_conllu(out, source)
+        return
+    if samples.format == "conll":
+        text = conll.add_columns(content, columns, names)
+    elif samples.format == "csv":
+        text = records.add_fields(content, columns, names, samples.header)
+    else:
+        text = records.add_lists(content, dict(zip(names, parts.values(), strict=True)))
+    out.write(text.decode())
 
 
 def split_columns(layout: files.Layout, labels: Any) -> list[list[list[str]]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-import hingeline
+import hingeline.report
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
 from hingeline.cli.evaluate import judge
@@ -31,10 +31,7 @@ def report(
     """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
     import numpy as np
 
-    from hingeline.core.loop import Reporter
-    from hingeline.report.page import write_report
-
-    reporter = Reporter(model.name, None)
+    reporter = files.Reporter(model.name, None)
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
@@ -54,7 +51,7 @@ def report(
         files.require(test not in (None, "-"), f"{what}: name it with --test.")
     if test is not None:
         with reporter.during(f"reading {test}"):
-            samples = files.require_labels(files.read_for(estimator, model, test, format), test)
+            samples = files.read_for(estimator, model, test, format, "compare with")
         known["y_true"] = samples.y
         with blame(test), reporter.during("predicting and scoring"):
             if files.holds_sets(estimator):
@@ -77,7 +74,7 @@ def report(
     known |= {"command": metadata.get("command"), "data": data, "title": model.name}
     try:
         with blame("--output"), reporter.during("writing the page"):
-            write_report(path, estimator, **known)
+            hingeline.report.write_report(path, estimator, **known)
     except ImportError as error:  # what to install
         raise ValueError(str(error)) from None
     typer.echo(f"The report is in {path}")

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from hingeline.cli import app, files
+import hingeline
+from hingeline.cli import app, files, fits
 from hingeline.cli.app import blame, check_sources, check_target, split_numbers
 from hingeline.cli.check import read_constraints
 from hingeline.cli.info import WHY_NO_GAP, choice_text
+from hingeline.report.words import count_of
 
 
 def semi(
@@ -64,11 +66,8 @@ def semi(
     """
     from sklearn.base import clone
 
-    from hingeline import ChainSSVM, SemiSupervisedSSVM
     from hingeline._checks import require
-    from hingeline.cli import fits
     from hingeline.features.tables import TokenTable
-    from hingeline.report.words import count_of
 
     check_sources("--unlabelled", data, dev, *unlabelled)
     check_target("--model", model, data, dev, *unlabelled)
@@ -80,7 +79,7 @@ def semi(
         raise ValueError(f"{what}: pass --constraints FILE or --dev FILE.")
     require(C != "auto", "--C: auto is for train; give a number, or scale.")
     file = files.open_training(data, format, ["unlabelled"])
-    base = ChainSSVM(
+    base = hingeline.ChainSSVM(
         fits.parse_C(C or "scale"),
         tol=tol,
         max_iter=max_iter,
@@ -93,7 +92,7 @@ def semi(
     C_u = None
     if unlabelled_C is not None:
         C_u = split_numbers(unlabelled_C, "--unlabelled-C: expected 0.01,0.1,1")
-    estimator = SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
+    estimator = hingeline.SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
     estimator.check_parameters(None if dev is None else (None, None))
     clock = fits.Clock()
     progress = fits.FitProgress(quiet or as_json)

@@ -1,14 +1,17 @@
 """``hingeline train``: from a labelled file to a model."""
 
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer import Option
 
-from hingeline.cli import app, files
+import hingeline.data
+from hingeline.cli import app, files, fits
 from hingeline.cli.app import blame, check_sources, check_target, flag, given, split_names
 from hingeline.cli.predict import split_columns, write_labels
+from hingeline.report.words import count_of
 
 #: Options that are parameters of estimators under the same name.
 _PARAMETERS = (
@@ -112,18 +115,12 @@ def train(
     To add data to a model later, train with --keep-state and see hingeline update. To learn from
     text without labels as well, see hingeline semi.
     """
-    from functools import cache, partial
-
     import numpy as np
     from scipy.sparse import issparse
     from sklearn.base import clone
 
-    from hingeline import Checkpoint
     from hingeline._checks import require
-    from hingeline.cli import fits
-    from hingeline.data.text import atomic_text
     from hingeline.estimators.chain import scale_C
-    from hingeline.report.words import count_of
 
     values = fits.parse_grid(grid, dev, checkpoint)
     require(cv or not cv_output, "--cv-output writes what --cv finds: pass --cv 5.")
@@ -145,9 +142,9 @@ def train(
     file = files.open_training(names[0], format, given(context), task)
     learner = files.learner_of(file.format, task)
     known = learner().get_params(deep=False)
-    for name in sorted((given(context).keys() & params.keys()) - known.keys()):
+    for name in sorted(given(context).keys() & params.keys()):
         what = f"{flag(name)} is not for --task {task} ({learner.__name__})"
-        raise ValueError(f"{what}: leave it out.")
+        require(name in known, f"{what}: leave it out.")
     chosen = {name: value for name, value in params.items() if value is not None}
     estimator: Any = learner(**{name: chosen[name] for name in chosen.keys() & known.keys()})
     scales = estimator.C != "scale" or known["C"] == "scale"
@@ -177,9 +174,9 @@ def train(
         sparse_rows = issparse(samples.X)
     else:
         progress.say(f"{title}: {count_of(len(names), 'file')} ({file.format.name}), in blocks")
-        sparse_rows = file.format.name != "arff" or issparse(
-            files.read_training(file, None, None, label).X
-        )
+        sparse_rows = True
+        if file.format.name == "arff":
+            sparse_rows = issparse(files.read_training(file, None, None, label).X)
     if kind in ("flat", "multilabel"):
         table = not sparse_rows or file.format.name == "idx"
         estimator.set_params(scale=table if scale is None else scale)
@@ -193,7 +190,7 @@ def train(
             score, labels = fits.cross_validate(progress, estimator, encoder, samples, cv, kind)
         progress.say(f"{cv} parts, each by a model of the others: {100 * score:.2f} %")
         if cv_output is not None:
-            with blame("--cv-output"), atomic_text(cv_output) as out:
+            with blame("--cv-output"), hingeline.data.atomic_text(cv_output) as out:
                 tokens = samples.layout.kind == "tokens"
                 found = split_columns(samples.layout, labels) if tokens else [labels]
                 write_labels(out, samples.layout, *found)
@@ -229,10 +226,13 @@ def train(
         assert found is not None
         return found.X if own is None else own.transform(found.X), found.y
 
-    watcher = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
-    if checkpoint is not None and resume != checkpoint.exists():
-        what = f"there is no checkpoint {checkpoint}" if resume else f"{checkpoint} is replaced"
-        progress.say(f"{what}: starting afresh" + ("" if resume else " without --resume"))
+    watcher = None
+    if checkpoint is not None:
+        watcher = hingeline.Checkpoint(checkpoint, checkpoint_every, resume)
+        if resume and not checkpoint.exists():
+            progress.say(f"there is no checkpoint {checkpoint}: starting afresh")
+        elif checkpoint.exists() and not resume:
+            progress.say(f"{checkpoint} is replaced: starting afresh without --resume")
     estimator.set_params(warm_start=keep_state or bool(values))
     held_out = None if dev is None else read_held_out
     blamed = title if workers is None else ""  # blocks name files themselves

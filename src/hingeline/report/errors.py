@@ -5,9 +5,8 @@ model does not make: which of the two is better, where, by how much, and whether
 from __future__ import annotations
 
 import base64
-import io
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from hingeline._checks import Array, require
 from hingeline.evaluation.metrics import LabelPairs, count_spans, draw_sums, pair_labels, ratio
-from hingeline.report.figures import plot_segmentation
+from hingeline.report.figures import draw_png, plot_segmentation
 from hingeline.report.outcome import MOST_SCORES, Outcome
 from hingeline.report.sections import Content, Table, keep_largest
 from hingeline.report.words import SPACE, brief, count, count_of, decimal, find_direction, show
@@ -28,6 +27,7 @@ EACH = 2  # Each confusion has so many examples,
 MORE = 5  # as long as there are no more than this for each of the most costly errors.
 N_RESAMPLES = 1000  # for intervals of 95 %, drawn with a fixed seed
 
+Pictures = Callable[[int], str]  # The address of the picture of an example.
 #: Kinds of errors by key. The first five are of spans, which are compared where they overlap.
 KINDS = {
     "missed": "a span is missed",
@@ -53,6 +53,7 @@ class Filter:
     def add(self, example: int, *keys: str) -> None:
         """Note what is wrong with an example."""
         self.keys.setdefault(example, set()).update(keys)
+        self.kinds.update(KINDS.keys() & keys)
 
     def kinds_table(self) -> Table | None:
         """How many errors of each kind there are; None where no kinds are known."""
@@ -79,7 +80,6 @@ def find_filter(outcome: Outcome, new: Array | None = None) -> Filter | None:
         for kind, these in (("absent", true & ~predicted), ("surplus", predicted & ~true)):
             for i, k in np.argwhere(these).tolist():
                 found.add(i, kind, f"l{k}")
-                found.kinds[kind] += 1
         return found
     if (pairs := outcome.pairs) is None or outcome.evaluation is None:
         return None
@@ -93,11 +93,9 @@ def find_filter(outcome: Outcome, new: Array | None = None) -> Filter | None:
     if new is not None:
         for i in owner[new[wrong]].tolist():
             found.add(i, "new")
-            found.kinds["new"] += 1
     if outcome.evaluation.spans is not None and outcome.evaluation.scheme != "segments":
         for i, kind in find_span_errors(pairs, outcome.evaluation.scheme, outcome.evaluation.mode):
             found.add(i, kind)
-            found.kinds[kind] += 1
     return found
 
 
@@ -244,7 +242,7 @@ def _describe(
     if outcome.part == "node" and outcome.tokens is None:
         pairs = Counter((true[t], predicted[t]) for t in np.flatnonzero(wrong).tolist())
         content["confusions"] = [(a, b, count(n)) for (a, b), n in pairs.most_common(6)]
-        content["picture"] = "" if pictures is None else pictures.draw(i)
+        content["picture"] = "" if pictures is None else pictures(i)
         return content
     tokens: list[Any] = outcome.tokens[i] if outcome.tokens is not None else list(range(len(true)))
     at = 0
@@ -279,35 +277,13 @@ def find_excerpts(wrong: Array, long: int = LONG) -> list[tuple[int, int]]:
     return found
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """What is needed to draw the labels of a graph's nodes as those of a picture."""
-
-    true: list[Any]
-    predicted: list[Any]
-    regions: list[Any]  # (rows, columns) nodes of pixels, or a shape (rows, columns)
-    images: list[Any] | None
-    classes: list[Any]
-    void_label: Any
-
-    def draw(self, i: int) -> str:
-        """A picture as the address of an image: truth beside prediction."""
-        own = np.asarray(self.regions[i])
-        where: dict[str, Any] = {"shape": tuple(own.tolist())} if own.ndim == 1 else {}
-        figure = plot_segmentation(
-            self.predicted[i], self.true[i], image=None if self.images is None else self.images[i],
-            classes=self.classes, void_label=self.void_label, title="",
-            **(where or {"regions": own}),
-        )  # fmt: skip
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=80)
-        return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
 def check_pictures(
     model: Any, y_true: Any, y_pred: Any, regions: Any, images: Any
 ) -> Pictures | None:
-    """The pictures that the arguments of a report describe."""
+    """What draws the labels of a graph's nodes as those of a picture, truth beside prediction.
+
+    ``regions`` are (rows, columns) nodes of pixels, or shapes (rows, columns).
+    """
     if regions is None:
         require(images is None, "images are drawn with regions: pass regions with them.")
         return None
@@ -320,7 +296,16 @@ def check_pictures(
     classes, void = model.classes_.tolist(), model.void_label
     seen = {label for y in (*y_true, *y_pred) for label in np.asarray(y).tolist()}
     classes += sorted(seen - {*classes, void}, key=str)
-    return Pictures(y_true, y_pred, regions, images, classes, void)
+
+    def draw(i: int) -> str:
+        own = np.asarray(regions[i])
+        where: Any = {"shape": tuple(own.tolist())} if own.ndim == 1 else {"regions": own}
+        where["image"] = None if images is None else images[i]
+        given = {"classes": classes, "void_label": void, "title": ""}
+        figure = plot_segmentation(y_pred[i], y_true[i], **where, **given)
+        return "data:image/png;base64," + base64.b64encode(draw_png(figure, 80)).decode()
+
+    return draw
 
 
 #: A score: its name, and (models, examples) of what it is a share of; F1 is one as well.

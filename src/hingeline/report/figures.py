@@ -65,13 +65,14 @@ def new_figure(width: float = 7.0, height: float = 5.2) -> Figure:
         how = "install hingeline[plot] (pip install 'hingeline[plot]')"
         raise ImportError(f"plots need matplotlib: {how}.") from error
     figure: Any = Figure(figsize=(width, height), dpi=150, layout="constrained")
-    figure._repr_png_ = partial(_draw_png, figure)  # what a notebook asks for
+    figure._repr_png_ = partial(draw_png, figure)  # what a notebook asks for
     return cast("Figure", figure)
 
 
-def _draw_png(figure: Figure) -> bytes:
+def draw_png(figure: Figure, dpi: int = 100) -> bytes:
+    """A figure as the bytes of a PNG file."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=100)
+    figure.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
 
 
@@ -86,7 +87,7 @@ def _take_axes(given: Axes | None, width: float, height: float) -> Any:
         return given
     figure = new_figure(width, height)
     axes: Any = figure.subplots()
-    axes._repr_png_ = partial(_draw_png, figure)
+    axes._repr_png_ = partial(draw_png, figure)
     return axes
 
 
@@ -292,8 +293,7 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     """Ends, ticks and their labels of an axis that holds all values."""
     from matplotlib import ticker
 
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    set_limits = axes.set_xlim if which == "x" else axes.set_ylim
+    axis, set_limits = getattr(axes, f"{which}axis"), getattr(axes, f"set_{which}lim")
     low, high = float(np.min(values)), float(np.max(values))
     if not log:
         # A range far narrower than its values would need labels of many digits.
@@ -309,7 +309,7 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     low, high = (math.log10(max(end, 1.0 / _LARGEST)) for end in (low, high))
     decades = max(high - low, 0.3)
     middle, half = 0.5 * (low + high), 0.57 * decades
-    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    getattr(axes, f"set_{which}scale")("log")
     set_limits(10 ** (middle - half), 10 ** (middle + half))
     if decades < 0.7:  # so short a range is nearly linear
         axis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
