@@ -32,7 +32,7 @@ def test_the_command_line_starts_without_what_it_does_not_need():
     ).splitlines()
     assert "hingeline.cli.app" in loaded
     assert not set(SLOW) & set(loaded)
-    assert "hingeline.report.page" not in loaded
+    assert "hingeline.report" not in loaded
 
 
 def ask_for_help(*arguments: str) -> list[str]:

@@ -3,9 +3,9 @@
 import typer
 
 import hingeline
+from hingeline._words import brief
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_target
-from hingeline.report.words import brief
 
 
 def calibrate(

@@ -35,8 +35,7 @@ def demo(
 
     with blame("--output"):
         check_picture_path(output)
-    if not math.isfinite(noise):
-        raise ValueError(f"--noise: must be a finite number, got {noise}.")
+    files.require(math.isfinite(noise), f"--noise: must be a finite number, got {noise}.")
     data = hingeline.data.load_digit_dates(n_train, n_test, noise=noise, random_state=seed)
     flat_data = np.vstack(data.X_train), np.concatenate(data.y_train)
     # Each C is the best of 0.003 to 1 on training images 600 to 899, trained on 0 to 599.

@@ -28,8 +28,8 @@ def explain(
     what = "hingeline explain cannot take models of sets of labels (MultilabelSSVM)"
     files.require(not files.holds_sets(estimator), f"{what}: use hingeline report.")
     samples = files.read_for(estimator, model, data, format)
-    if sequence > samples.n_sequences:
-        raise ValueError(f"--sequence: {data} has only {samples.n_sequences}, got {sequence}.")
+    what = f"--sequence: {data} has only {samples.n_sequences}, got {sequence}."
+    files.require(sequence <= samples.n_sequences, what)
     with blame(data):
         found = take_apart(estimator, samples.X[sequence - 1])
     if as_json:

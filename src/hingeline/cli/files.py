@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import Array, require
+from hingeline._words import count_of
 from hingeline.cli.app import blame, flag, split_names
 from hingeline.core.loop import Reporter
 from hingeline.core.results import align as align
@@ -44,7 +45,6 @@ from hingeline.data.labelled import (
 )
 from hingeline.data.text import ParseError, TextSource, open_text
 from hingeline.features.tables import TokenTable, default_names
-from hingeline.report.words import count_of
 
 #: Kinds of data, where their names do not say what they are.
 _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "columns of words"}
@@ -151,19 +151,19 @@ def task_of(model: Any) -> str:
 
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
-    if type(model).__name__ == "GraphSSVM":
-        what = f"{path} is a model of graphs (GraphSSVM), which no file format here can hold"
-        raise ValueError(f"{what}: use it in Python, hingeline.load(path).predict(graphs).")
+    kind = type(model).__name__
+    what = f"{path} is a model of graphs (GraphSSVM), which no file format here can hold"
+    how = "use it in Python, hingeline.load(path).predict(graphs)"
+    require(kind != "GraphSSVM", f"{what}: {how}.")
     found = getattr(model, "metadata_", {}).get("layout")
     if found is None:
         return _usual_layout(model)
     own = {"MulticlassSSVM": ("flat",), "MultilabelSSVM": ("multilabel",)}
-    kinds = own.get(type(model).__name__, ("tokens", "sequences"))
     with suppress(TypeError):
         layout = Layout(**found)
         whole = layout.kind != "multilabel" or len(layout.labels) == model.n_labels_
-        task = task_of(model)
-        if layout.makes_sense() and layout.kind in kinds and whole and layout.task == task:
+        fits = layout.kind in own.get(kind, ("tokens", "sequences"))
+        if layout.makes_sense() and fits and whole and layout.task == task_of(model):
             return layout
     what = f"{path} describes the files it was trained on in a way that makes no sense"
     raise ValueError(f"{what}: get a fresh copy of the model.")
@@ -303,9 +303,8 @@ def open_training(path: str, format: str, options: Iterable[str], task: str = "l
     what = f"{path} holds {found.kind} ({found.name}), not sequences or rows: convert it first"
     require(found.name in (*SEQUENCES, *ROWS, *SETS), f"{what} (hingeline convert).")
     check_options(options, found.name, task)
-    if task != "labels" and found.name not in TASKS[task]:
-        what = f"--task {task} is for {', '.join(TASKS[task])} files"
-        raise ValueError(f"{what}, and {path} is {found.name}.")
+    what = f"--task {task} is for {', '.join(TASKS[task])} files, and {path} is {found.name}"
+    require(task == "labels" or found.name in TASKS[task], f"{what}.")
     return File(path, source, found)
 
 

@@ -26,6 +26,7 @@ from sklearn.utils import _safe_indexing
 from hingeline import Checkpoint, EarlyStopping, PassState
 from hingeline._checks import positive, require
 from hingeline._jit import COMPILING
+from hingeline._words import SPACE, count_of, percent_at_most
 from hingeline.cli import files
 from hingeline.cli.app import INTERRUPTED, blame, check_target, flag, split_numbers
 from hingeline.core.loop import Reporter
@@ -38,7 +39,6 @@ from hingeline.features.segments import SegmentTemplates
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.estimators import versions
 from hingeline.modelfile.files import ModelFileError, read_header
-from hingeline.report.words import SPACE, count_of, percent_at_most
 
 
 def parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> list[float]:

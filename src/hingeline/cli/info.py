@@ -51,9 +51,8 @@ def info(
         wanted = {"--top": top, "--transitions": transitions, "--weights": weights}
         named = [option for option, value in wanted.items() if value]
         if files.holds_sets(estimator):
-            if named:
-                what = f"{named[0]} is not for sets of labels"
-                raise ValueError(f"{what}: read coef_ and pairwise_coef_ in Python.")
+            what = f"{', '.join(named[:1])} is not for sets of labels"
+            files.require(not named, f"{what}: read coef_ and pairwise_coef_ in Python.")
             facts["labels"] = files.layout_of(estimator, model).labels
             facts["pairs of labels"] = len(estimator.edges_)
         facts |= describe_annealing(estimator)

@@ -60,9 +60,9 @@ def predict(
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
     files.check_options(given(context), layout.format, layout.task)
-    if margin + probability + (nbest > 1) + (constraints is not None) > 1:
-        which = "--margin, --probability, --nbest and --constraints"
-        raise ValueError(f"{which} exclude each other: use one.")
+    one = margin + probability + (nbest > 1) + (constraints is not None) <= 1
+    which = "--margin, --probability, --nbest and --constraints"
+    files.require(one, f"{which} exclude each other: use one.")
     measure = "margin" if margin else "probability" if probability else ""
     sure = estimator
     if probability:
@@ -138,11 +138,11 @@ class _Job:
         known: list[Any] = []
         written, measure = 0, self.measure
         for samples in files.read_pieces(self.estimator, self.model, data, self.format):
-            if measure and hasattr(samples.source, "table"):
-                raise ValueError(f"--{measure} adds a column, and CoNLL-U has no room for one.")
-            if self.joined and samples.format == "csv":
-                what = f"{data} has a header, and files with headers do not make one file"
-                raise ValueError(f"{what}: pass --output-dir.")
+            room = not measure or samples.format != "conllu"
+            files.require(room, f"--{measure} adds a column, and CoNLL-U has no room for one.")
+            what = f"{data} has a header, and files with headers do not make one file"
+            alone = not self.joined or samples.format != "csv"
+            files.require(alone, f"{what}: pass --output-dir.")
             if self.constraints is not None and not known:
                 from hingeline.cli.check import constraints_for
 

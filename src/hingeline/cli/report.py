@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-import hingeline.report
+import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
 from hingeline.cli.evaluate import judge
@@ -30,6 +30,8 @@ def report(
 ) -> None:
     """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
     import numpy as np
+
+    from hingeline.report import write_report
 
     reporter = files.Reporter(model.name, None)
     estimator = hingeline.load(model)
@@ -74,7 +76,7 @@ def report(
     known |= {"command": metadata.get("command"), "data": data, "title": model.name}
     try:
         with blame("--output"), reporter.during("writing the page"):
-            hingeline.report.write_report(path, estimator, **known)
+            write_report(path, estimator, **known)
     except ImportError as error:  # what to install
         raise ValueError(str(error)) from None
     typer.echo(f"The report is in {path}")

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from typer import Option
 
 import hingeline
+from hingeline._words import count_of
 from hingeline.cli import app, files, fits
 from hingeline.cli.app import blame, check_sources, check_target, split_numbers
 from hingeline.cli.check import read_constraints
 from hingeline.cli.info import WHY_NO_GAP, choice_text
-from hingeline.report.words import count_of
 
 
 def semi(

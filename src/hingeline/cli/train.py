@@ -8,10 +8,10 @@ import typer
 from typer import Option
 
 import hingeline.data
+from hingeline._words import count_of
 from hingeline.cli import app, files, fits
 from hingeline.cli.app import blame, check_sources, check_target, flag, given, split_names
 from hingeline.cli.predict import split_columns, write_labels
-from hingeline.report.words import count_of
 
 #: Options that are parameters of estimators under the same name.
 _PARAMETERS = (

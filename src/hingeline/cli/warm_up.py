@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 import hingeline
+from hingeline._words import count_of
 from hingeline.cli import app, fits
-from hingeline.report.words import count_of
 
 Kind = StrEnum("Kind", ["chain", "multiclass", "graph", "segment", "dependency", "all"])
 #: Kind -> processor seconds of a first fit and prediction with one kind of numbers, measured from

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from hingeline._checks import Array, require
+from hingeline._words import SPACE, brief, count, count_of, decimal, find_direction, show
 from hingeline.evaluation.metrics import LabelPairs, count_spans, draw_sums, pair_labels, ratio
 from hingeline.report.figures import draw_png, plot_segmentation
 from hingeline.report.outcome import MOST_SCORES, Outcome
 from hingeline.report.sections import Content, Table, keep_largest
-from hingeline.report.words import SPACE, brief, count, count_of, decimal, find_direction, show
 from hingeline.schemes import span_arrays
 
 LONG = 80  # A sequence of more tokens than this is shown near its errors only,
@@ -290,9 +290,9 @@ def check_pictures(
     if not hasattr(model, "void_label") or y_true is None:
         raise ValueError("regions are for the labels of a GraphSSVM: pass y_true and y_pred.")
     for name, given in (("regions", regions), ("images", images)):
-        if given is not None and len(given) != len(y_true):
-            what = f"{name} has {len(given)} entries and y_true has {len(y_true)}"
-            raise ValueError(f"{what}: they must have one length.")
+        size = len(y_true) if given is None else len(given)
+        what = f"{name} has {size} entries and y_true has {len(y_true)}"
+        require(size == len(y_true), f"{what}: they must have one length.")
     classes, void = model.classes_.tolist(), model.void_label
     seen = {label for y in (*y_true, *y_pred) for label in np.asarray(y).tolist()}
     classes += sorted(seen - {*classes, void}, key=str)

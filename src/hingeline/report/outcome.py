@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hingeline._checks import Array, check_loss, is_list, require
+from hingeline._words import brief, count, count_of, decimal, percent
 from hingeline.evaluation.calibration import calibration_error
 from hingeline.evaluation.inspection import read_blocks
 from hingeline.evaluation.metrics import (
@@ -31,7 +32,6 @@ from hingeline.report.sections import (
     keep_largest,
     pick_shade,
 )
-from hingeline.report.words import brief, count, count_of, decimal, percent
 from hingeline.structures.custom import takes_input
 
 N_BINS = 12  # Points of a reliability curve.
@@ -90,8 +90,8 @@ def compare(
     single = not (own or graph or sets or trees or segments or read_blocks(model).is_chain)
     part = "node" if graph else "word" if trees else "token"
     if y_true is None:
-        if tokens is not None:
-            raise ValueError("tokens are shown with labels: pass y_true and y_pred with them.")
+        what = "tokens are shown with labels"
+        require(tokens is None, f"{what}: pass y_true and y_pred with them.")
         return None if evaluation is None else Outcome(single, evaluation, part=part)
     if own:
         return _compare_structure(model, evaluation, y_true, y_pred, tokens)
@@ -205,9 +205,8 @@ def _compare_structure(
     single = all(len(y) == 1 for y in (*true, *predicted))
     if all(len(a) == len(b) for a, b in zip(true, predicted, strict=True)):
         return _finish(pair_labels(true, predicted), losses, evaluation, single, tokens)
-    if tokens is not None:
-        what = "tokens need one label each, but true and predicted outputs differ in length"
-        raise ValueError(f"{what}: leave tokens out.")
+    what = "tokens need one label each, but true and predicted outputs differ in length"
+    require(tokens is None, f"{what}: leave tokens out.")
     return Outcome(False, evaluation, true, predicted, losses)
 
 
@@ -238,9 +237,8 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
         if not is_list(entry):
             raise TypeError(f"tokens[{i}] is {entry!r:.60}, not a list of tokens.")
         found[i] = list(entry)
-        if len(found[i]) != len(labels):
-            what = f"tokens[{i}] has {len(found[i])} tokens and y_true[{i}] has {len(labels)}"
-            raise ValueError(f"{what} labels: they must have one length.")
+        what = f"tokens[{i}] has {len(found[i])} tokens and y_true[{i}] has {len(labels)}"
+        require(len(found[i]) == len(labels), f"{what} labels: they must have one length.")
     return found
 
 

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline import _words as words
 from hingeline._checks import Array
+from hingeline._words import SPACE, count, count_of, decimal, percent, show, significant
 from hingeline.core.results import HistoryRow, relative
 from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.base import positive_part
 from hingeline.evaluation.inspection import Blocks, read_blocks, top_features
 from hingeline.modelfile.estimators import versions
-from hingeline.report import words
 from hingeline.report.figures import draw_charts, label_affinities
-from hingeline.report.words import SPACE, count, count_of, decimal, percent, show, significant
 
 Content = dict[str, Any]
 
@@ -231,12 +231,11 @@ def parameter_text(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    if value is None or isinstance(value, (bool, str, np.bool_)):
-        return repr(value.item() if isinstance(value, np.generic) else value)
-    if isinstance(value, numbers.Integral):
-        return str(int(value))
-    if isinstance(value, numbers.Real):
-        return f"{float(value):g}" if float(f"{float(value):g}") == value else repr(float(value))
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, (int, str)):
+        return repr(value)
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, np.ndarray):
         return f"array of shape {value.shape}"
     if isinstance(value, Mapping):
