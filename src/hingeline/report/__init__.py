@@ -130,27 +130,23 @@ def render_report(
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     facts = sections.read_facts(model)
     outcome = outcomes.compare(model, evaluation, y_true, y_pred, tokens)
-    new = outcomes.find_new_words(outcome, model, seen)
-    wrong = None if outcome is None else errors.find_filter(outcome, new)
     pictures = errors.check_pictures(model, y_true, y_pred, regions, images)
-    shown = errors.describe_errors(outcome, wrong, n_errors, pictures)
-    contents = {
+    contents: dict[str, Any] = {
         "model": sections.describe_model(model, facts),
         "convergence": sections.describe_convergence(facts),
-        "evaluation": None,
-        "errors": shown,
-        "comparison": None,
-        "weights": sections.describe_weights(model, n_features, feature_names),
-        "provenance": sections.describe_provenance(model, command, data, date),
     }
     if outcome is not None:
+        new = outcomes.find_new_words(outcome, model, seen)
+        wrong = errors.find_filter(outcome, new)
+        shown = errors.describe_errors(outcome, wrong, n_errors, pictures)
         sure = {"probability": probability, "margin": margin}
         void = getattr(model, "void_label", None)
         contents["evaluation"] = outcomes.describe_evaluation(outcome, errors.links_of(shown)) | {
             "reliability": outcomes.describe_reliability(outcome, sure, y_true, void),
-            "kinds": None if wrong is None else wrong.kinds_table(),
+            "kinds": wrong.kinds_table(),
             "words": outcomes.describe_words(outcome, new),
         }
+        contents["errors"] = shown
     if compare is not None:
         if not isinstance(compare, Mapping) or len(compare) != 1 or outcome is None:
             what = "compare must be a dict of one name and the outputs that this model predicts"
@@ -158,6 +154,8 @@ def render_report(
         ((name, y_other),) = compare.items()
         other: Any = outcomes.compare(model, None, y_true, y_other, tokens)
         contents["comparison"] = errors.describe_comparison(str(name), outcome, other, n_errors)
+    contents["weights"] = sections.describe_weights(model, n_features, feature_names)
+    contents["provenance"] = sections.describe_provenance(model, command, data, date)
     kind = type(model).__name__
     page: str = template.render(
         kind=kind,

@@ -55,6 +55,11 @@ class Filter:
         self.keys.setdefault(example, set()).update(keys)
         self.kinds.update(KINDS.keys() & keys)
 
+    def mark(self, example: int) -> tuple[str, str]:
+        """Name and keys of an example on the page, if it can be filtered."""
+        keys = " ".join(sorted(self.keys.get(example, ())))
+        return f"error-{example + 1}" if keys else "", keys
+
     def kinds_table(self) -> Table | None:
         """How many errors of each kind there are; None where no kinds are known."""
         rows = [[KINDS[key], count(n)] for key, n in self.kinds.most_common()]
@@ -72,7 +77,7 @@ class Filter:
         return {"labels": labels, "kinds": [k for k in kinds if self.kinds[k[0]]], "pairs": pairs}
 
 
-def find_filter(outcome: Outcome, new: Array | None = None) -> Filter | None:
+def find_filter(outcome: Outcome, new: Array | None = None) -> Filter:
     """What is wrong with which example; ``new`` are tokens whose word training has not seen."""
     if outcome.sets is not None:
         names, true, predicted = outcome.sets
@@ -82,7 +87,7 @@ def find_filter(outcome: Outcome, new: Array | None = None) -> Filter | None:
                 found.add(i, kind, f"l{k}")
         return found
     if (pairs := outcome.pairs) is None or outcome.evaluation is None:
-        return None
+        return Filter([])
     found = Filter(pairs.labels)
     wrong = np.flatnonzero(~pairs.right)
     owner = np.searchsorted(pairs.offsets, wrong, side="right") - 1
@@ -129,11 +134,9 @@ def find_span_errors(
     return list(zip(owner.tolist(), kinds, strict=True))
 
 
-def choose_errors(outcome: Outcome, found: Filter | None, n: int) -> tuple[list[int], list[int]]:
+def choose_errors(outcome: Outcome, found: Filter, n: int) -> tuple[list[int], list[int]]:
     """The most costly examples, and more of them so that each confusion has its examples."""
     first = outcome.most_costly(n)
-    if found is None or not found.pairs:
-        return first, []
     chosen = dict.fromkeys(first)
     owners: dict[str, list[int]] = {}
     for i in outcome.most_costly(len(outcome.losses)):
@@ -149,15 +152,14 @@ def choose_errors(outcome: Outcome, found: Filter | None, n: int) -> tuple[list[
 
 
 def describe_errors(
-    outcome: Outcome | None, found: Filter | None, n_errors: int, pictures: Pictures | None = None
+    outcome: Outcome, found: Filter, n_errors: int, pictures: Pictures | None
 ) -> Content | None:
     """Examples with the largest loss; None if single outputs are not known."""
-    if outcome is None or len(outcome.losses) == 0 or n_errors == 0:
+    if len(outcome.losses) == 0 or n_errors == 0:
         return None
     first, more = choose_errors(outcome, found, n_errors)
-    content: Content = {"filter": None, "parts": []}
     if not first:
-        return content | {"about": "There are no errors."}
+        return {"about": "There are no errors.", "filter": None, "parts": []}
     wrong = int((outcome.losses > 0).sum())
     about = (
         f"{count(wrong)} of {count_of(len(outcome.losses), outcome.noun)} "
@@ -165,17 +167,15 @@ def describe_errors(
         f"{'These are' if wrong > 1 else 'This is'} the {count_of(len(first), outcome.noun)} "
         "with the largest loss; numbers count from 1, as those of hingeline explain -s."
     )
-    content["parts"].append(describe_part(outcome, found, first, "", LONG, pictures))
+    parts = [describe_part(outcome, found, first, "", LONG, pictures)]
     if more:
         title = f"{count_of(len(more), outcome.noun)} more: each confusion has examples here"
-        content["parts"].append(describe_part(outcome, found, more, title, 0, pictures))
-    if found is not None:
-        content["filter"] = found.describe()
-    return content | {"about": about}
+        parts.append(describe_part(outcome, found, more, title, 0, pictures))
+    return {"about": about, "filter": found.describe() if found.keys else None, "parts": parts}
 
 
 def describe_part(
-    outcome: Outcome, found: Filter | None, chosen: list[int], title: str, long: int = 0,
+    outcome: Outcome, found: Filter, chosen: list[int], title: str, long: int = 0,
     pictures: Pictures | None = None,
 ) -> Content:  # fmt: skip
     """Some errors as a table or a list; sequences beyond ``long`` are shown near theirs only."""
@@ -196,14 +196,7 @@ def links_of(content: Content | None) -> dict[str, str]:
     return found
 
 
-def _mark(found: Filter | None, i: int) -> tuple[str, str]:
-    """Name and keys of an example on the page, if it can be filtered."""
-    if found is None:
-        return "", ""
-    return f"error-{i + 1}", " ".join(sorted(found.keys.get(i, ())))
-
-
-def _error_table(outcome: Outcome, found: Filter | None, chosen: list[int]) -> Table:
+def _error_table(outcome: Outcome, found: Filter, chosen: list[int]) -> Table:
     """Errors of single labels, of sets, or of outputs that have no labels to compare."""
     rows = []
     for i in chosen:
@@ -219,7 +212,7 @@ def _error_table(outcome: Outcome, found: Filter | None, chosen: list[int]) -> T
         head[2:] = ["missing", "too many", "right"]
     head += ["text"] * (outcome.tokens is not None)
     words = range(2, len(head))
-    ids = [_mark(found, i) for i in chosen]
+    ids = [found.mark(i) for i in chosen]
     return Table("Errors with the largest loss", head, rows, words, words, kind="texts", ids=ids)
 
 
@@ -228,13 +221,13 @@ def _list(labels: list[Any], others: Collection[Any], both: bool = False) -> str
 
 
 def _describe(
-    outcome: Outcome, found: Filter | None, i: int, long: int, pictures: Pictures | None
+    outcome: Outcome, found: Filter, i: int, long: int, pictures: Pictures | None
 ) -> Content:
     """One sequence or graph: its tokens with their labels, or its picture and its confusions."""
     true, predicted = outcome.true[i], outcome.predicted[i]
     wrong = np.array([a != b for a, b in zip(true, predicted, strict=True)], dtype=bool)
     share = f"{count(int(wrong.sum()))} of {count_of(len(true), outcome.part)} wrong"
-    name, keys = _mark(found, i)
+    name, keys = found.mark(i)
     content: Content = {
         "id": name, "keys": keys, "items": [], "confusions": [], "picture": "",
         "head": f"Number {i + 1}: loss {brief(outcome.losses[i])}, {share}",
@@ -341,7 +334,9 @@ def describe_comparison(name: str, own: Outcome, other: Outcome, n_errors: int) 
     ):
         worst = [i for i in side.most_costly(len(mask)) if mask[i]][: (n_errors + 1) // 2]
         if worst:
-            groups.append(describe_part(side, None, worst, f"{title} ({count(int(mask.sum()))})"))
+            groups.append(
+                describe_part(side, Filter([]), worst, f"{title} ({count(int(mask.sum()))})")
+            )
     head = ("right", "both", "only this model", f"only {name}", "neither")
     agreement = Table("Who is right", head, rows)
     scores = _score_table(name, shares, own.noun)

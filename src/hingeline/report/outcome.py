@@ -301,9 +301,9 @@ def describe_reliability(
     return found
 
 
-def find_new_words(outcome: Outcome | None, model: Any, seen: Any) -> Array | None:
+def find_new_words(outcome: Outcome, model: Any, seen: Any) -> Array | None:
     """Which tokens training has not seen; None where that is not known."""
-    if outcome is None or outcome.tokens is None or outcome.single or outcome.pairs is None:
+    if outcome.tokens is None or outcome.single or outcome.pairs is None:
         return None
     encoder: Any = getattr(model, "encoder_", None)
     if seen is None and hasattr(encoder, "seen_values"):
