@@ -64,7 +64,7 @@ def predict(
     which = "--margin, --probability, --nbest and --constraints"
     files.require(one, f"{which} exclude each other: use one.")
     measure = "margin" if margin else "probability" if probability else ""
-    sure = estimator
+    sure = None
     if probability:
         from hingeline.evaluation.calibration import CalibratedChain
 
@@ -120,7 +120,7 @@ class _Job:
 
     estimator: Any
     model: Path
-    sure: Any  # the estimator, or what knows how likely its labels are right
+    sure: Any  # what knows how likely its labels are right, for --probability
     format: str
     measure: str
     nbest: int
@@ -150,7 +150,7 @@ class _Job:
                 y = [self.estimator.classes_.tolist()]
                 known = constraints_for(self.estimator, samples, self.constraints, y)
             with blame(data):
-                found, leads = _predict(self.sure, samples, measure, self.nbest, known)
+                found, leads = self._label(samples, known)
             with blame("--output"):
                 if self.nbest > 1:
                     _write_nbest(out, samples, found, written)
@@ -165,29 +165,23 @@ class _Job:
             blank = samples.format == "conll" and ends != b"\n\n"
             out.write("\n" * (blank + (not ends.endswith(b"\n"))))
 
+    def _label(self, samples: files.Samples, known: list[Any]) -> tuple[Any, Any]:
+        """Labels, and how far each is ahead of the next best one, or how likely it is right."""
+        X = samples.X
+        if samples.n_sequences == 0:  # a piece may hold comments only
+            return [], None
+        if self.nbest > 1:
+            return self.estimator.predict_nbest(X, self.nbest), None
+        if known:
+            from hingeline.cli.check import predict_under
 
-def _predict(
-    estimator: Any, samples: files.Samples, measure: str, nbest: int, known: list[Any]
-) -> tuple[Any, Any]:
-    """Labels, and how far each is ahead of the next best one, or how likely it is right."""
-    import numpy as np
-
-    if samples.n_sequences == 0:  # a piece may hold comments only
-        return np.empty(0) if samples.layout.kind == "flat" else [], None
-    if nbest > 1:
-        return estimator.predict_nbest(samples.X, nbest), None
-    if known:
-        from hingeline.cli.check import predict_under
-
-        return predict_under(estimator, samples, known), None
-    labels = files.predict(estimator, samples.X)
-    if measure != "margin":
-        return labels, estimator.predict_proba_tokens(samples.X) if measure else None
-    index = {name: k for k, name in enumerate(estimator.classes_.tolist())}
-    return labels, [
-        scores[np.arange(len(part)), [index[label] for label in part.tolist()]]
-        for part, scores in zip(labels, estimator.decision_function(samples.X), strict=True)
-    ]
+            return predict_under(self.estimator, samples, known), None
+        leads = None
+        if self.measure == "probability":
+            leads = self.sure.predict_proba_tokens(X)
+        elif self.measure:  # the label that is predicted leads
+            leads = [scores.max(axis=1) for scores in self.estimator.decision_function(X)]
+        return files.predict(self.estimator, X), leads
 
 
 def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measure: str) -> None:
