@@ -9,7 +9,7 @@ from scipy.stats import binom
 from hingeline import MultilabelSSVM
 from hingeline.evaluation.metrics import evaluate
 from hingeline.report import render_report
-from hingeline.report.comparison import mcnemar
+from hingeline.report.errors import mcnemar
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction import DictVectorizer
 
-from hingeline import ChainSSVM, MulticlassSSVM
+from hingeline import ChainSSVM, MulticlassSSVM, report
+from hingeline._words import show
 from hingeline.evaluation.metrics import evaluate
 from hingeline.modelfile.foreign import import_liblinear
-from hingeline.report import page as page_module
 from hingeline.report import render_report, sections, write_report
 from hingeline.report.sections import Facts, certificate_words, parameter_text
-from hingeline.report.words import show
 
 SECTIONS = ["model", "convergence", "evaluation", "errors", "weights", "provenance"]
 
@@ -266,7 +265,7 @@ def test_style_has_screen_print_and_dark(chain, page_of):
 
 @pytest.fixture(scope="module")
 def template():
-    return page_module._load_template().environment.from_string(
+    return report._load_template().environment.from_string(
         '<p title="{{ value }}">{{ value }}</p><b title="{{ value | show }}">{{ value | show }}</b>'
     )
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hingeline.report.words import (
+from hingeline._words import (
     brief,
     count,
     count_of,

@@ -1,6 +1,6 @@
 """The command ``hingeline``: one module per command, imported when the command is called.
 
-They share ``app`` (group, errors, options), ``files`` (models and their files) and ``progress``.
+They share ``app`` (group, errors, options), ``files`` (models and their files) and ``fits``.
 """
 
 import importlib
@@ -41,7 +41,7 @@ def import_later(*names: str) -> None:
 
 
 import_later(*RARELY_USED)  # before anything imports scikit-learn
-import_later("hingeline.cli.files")  # --help has no use for it
+import_later("hingeline.cli.files", "hingeline.cli.fits")  # --help has no use for them
 
 from hingeline.cli.app import main  # noqa: E402
 

@@ -239,6 +239,11 @@ Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results only, no pro
 Json = Annotated[bool, Option("--json", help="Print results as JSON.")]
 
 
+def flag(name: str) -> str:
+    """How an option is written."""
+    return f"--{name.replace('_', '-')}"
+
+
 def split_names(text: str | None) -> list[str] | None:
     """Names that are separated by commas."""
     return None if text is None else [part.strip() for part in text.split(",")]

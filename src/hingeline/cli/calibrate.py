@@ -3,6 +3,7 @@
 import typer
 
 import hingeline
+from hingeline._words import brief
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_target
 
@@ -19,8 +20,6 @@ def calibrate(
     DATA must not be what the model was trained on. The labels that it predicts stay the same, and
     the new model may take the place of the old one.
     """
-    from hingeline.cli.progress import percent
-    from hingeline.core.loop import Reporter
     from hingeline.evaluation.calibration import CalibratedChain
 
     check_target("--model", model, data)
@@ -31,15 +30,15 @@ def calibrate(
         raise ValueError(f"{what} (ChainSSVM): use its {own} in Python.")
     threads = estimator.n_jobs
     estimator.set_params(n_jobs=n_jobs)
-    reporter = Reporter(data, None)
+    reporter = files.Reporter(data, None)
     with reporter.during("reading"):
-        samples = files.require_labels(files.read_for(estimator, old, data, format), data)
+        samples = files.read_for(estimator, old, data, format, "compare with")
     with blame(data), reporter.during("calibrating"):
         calibrated = CalibratedChain(estimator).fit(samples.X, samples.y)
     estimator.set_params(n_jobs=threads)
     with blame("--model"):
         calibrated.save(model, metadata=estimator.metadata_, state=estimator.n_examples_ > 0)
-    errors = calibrated.calibration_error_
-    known = [f"{percent(error)} for {name}" for name, error in errors.items() if error == error]
+    errors = calibrated.calibration_error_.items()
+    known = [f"{brief(100 * off, 2)} % for {name}" for name, off in errors if off == off]
     found = f"off by {' and '.join(known)} on average" if known else "too few to judge them"
     typer.echo(f"{model}: probabilities from {samples.size_text()}; {found}")

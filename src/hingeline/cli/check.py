@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
+import hingeline.constraints
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
 
@@ -25,11 +26,9 @@ def read_constraints(
 
     Shares of labels are those in y. ``say`` is told of labels that ``where`` does not have.
     """
-    from hingeline.constraints import Penalties, load_constraints
-
     with blame("--constraints"):
-        found = load_constraints(source, y)
-    unknown = Penalties(found, [], list(classes), unknown="ignore").unknown
+        found = hingeline.constraints.load_constraints(source, y)
+    unknown = hingeline.constraints.Penalties(found, [], list(classes), unknown="ignore").unknown
     if unknown:
         names = ", ".join(unknown)
         say(f"{source} names labels that are not in {where}: {names}; they are left out")
@@ -48,7 +47,6 @@ def predict_under(estimator: Any, samples: files.Samples, constraints: list[Any]
 
     Weights that a semi-supervised model learned for constraints of the same titles hold.
     """
-    from hingeline import SemiSupervisedSSVM
     from hingeline.constraints.base import HARD
     from hingeline.constraints.penalties import change_rule
 
@@ -62,7 +60,7 @@ def predict_under(estimator: Any, samples: files.Samples, constraints: list[Any]
             else rule
             for rule, weight in zip(constraints, found, strict=True)
         ]
-    decoder = SemiSupervisedSSVM(constraints=constraints)
+    decoder = hingeline.SemiSupervisedSSVM(constraints=constraints)
     decoder.base_, decoder.classes_ = estimator, estimator.classes_
     return decoder.predict(samples.X, constrained=True)
 
@@ -82,16 +80,13 @@ def check(
     as_json: app.Json = False,
 ) -> None:
     """Check the labels of a file against constraints; the exit code is 1 if any is broken."""
-    from hingeline.constraints import check as check_labels
-    from hingeline.evaluation.metrics import align
-
     file = files.open_training(data, format, ["constraints"])
     samples = files.read_training(file, columns, use, label)
     labels = {label for sequence in samples.y for label in sequence}
     say = (lambda text: None) if as_json else partial(typer.echo, err=True)
     found, unknown = read_constraints(constraints, samples.y, labels, data, say)
     with blame(data):
-        report = check_labels(found, samples.X.sentences(0), samples.y)
+        report = hingeline.constraints.check(found, samples.X.sentences(0), samples.y)
     lines = _first_lines(data, samples)
     facts: dict[str, Any]
     rows: list[dict[str, Any]] = []
@@ -114,22 +109,20 @@ def check(
         total = {"sequences": report.n_sequences, "ok": report.ok, "cost": report.cost}
         typer.echo(json.dumps({**total, "unknown_labels": unknown, "constraints": rows}))
     else:
-        typer.echo(align(table, left=(0, 3)))
+        typer.echo(files.align(table, left=(0, 3)))
     if not report.ok:
         raise typer.Exit(BROKEN)
 
 
 def _first_lines(data: str, samples: files.Samples) -> list[int] | None:
     """The line that each sequence begins at; None for what cannot be read again."""
-    from hingeline.data.text import open_text
-
     if data == "-" or not isfile(data):
         return None
     comments = samples.layout.format == "conllu"
 
     def starts() -> Iterable[int]:
         inside = False
-        with open_text(data) as text:
+        with files.open_text(data) as text:
             for number, line in text.lines():
                 if comments and line.startswith("#"):
                     continue

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from hingeline import data
 from hingeline.cli import app, files
 from hingeline.cli.app import check_target, split_names
 
@@ -34,33 +35,29 @@ def convert(
     formats: Annotated[bool, Option("--formats", help="List the formats.")] = False,
 ) -> None:
     """Convert between CoNLL, CoNLL-U, CRFsuite, SVM^hmm, SVMlight, ARFF and others."""
-    from hingeline.core.loop import Reporter
-    from hingeline.data.formats import FORMATS
-    from hingeline.data.formats import convert as convert_file
     from hingeline.data.labelled import column_of
-    from hingeline.data.samples import read_vocabulary, write_vocabulary
 
     if formats:
-        for entry in FORMATS.values():
+        for entry in data.FORMATS.values():
             typer.echo(f"{entry.name:<12}{entry.kind:<12}{entry.title}")
         return
     if to == "auto":
         ending = Path(target.removesuffix(".gz")).suffix
         if ending not in _ENDINGS:
-            names = ", ".join(name for name, f in FORMATS.items() if f.write is not None)
+            names = ", ".join(name for name, f in data.FORMATS.items() if f.write is not None)
             what = f"--to: the name {target!r} does not tell the format"
             raise ValueError(f"{what}: pass one of {names}.")
         to = _ENDINGS[ending]
     known = None
     if vocabulary is not None:
         if vocabulary.exists():
-            known = read_vocabulary(vocabulary)
+            known = data.read_vocabulary(vocabulary)
         else:
             check_target("--vocabulary", vocabulary)
     chosen = None if columns is None else [column_of(c) for c in split_names(columns) or ()]
-    with Reporter(source, 0 if target == "-" else None).during("converting"):
-        used = convert_file(
+    with files.Reporter(source, 0 if target == "-" else None).during("converting"):
+        used = data.convert(
             files.open_once(source), target, to, format=format, columns=chosen, vocabulary=known
         )
     if vocabulary is not None and known is None and used is not None:
-        write_vocabulary(vocabulary, used)
+        data.write_vocabulary(vocabulary, used)

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from hingeline.cli import app
+import hingeline.data
+from hingeline.cli import app, files, fits
 from hingeline.cli.app import blame
 
 _ABOUT = """\
@@ -30,22 +31,17 @@ def demo(
     """Learn to read handwritten dates, digit by digit and as a sequence."""
     import numpy as np
 
-    from hingeline import ChainSSVM, MulticlassSSVM
-    from hingeline.cli.progress import FitProgress, bound_text, outcome_of
-    from hingeline.core.results import align
-    from hingeline.data.samples import load_digit_dates
     from hingeline.report.figures import check_picture_path, plot_curve
 
     with blame("--output"):
         check_picture_path(output)
-    if not math.isfinite(noise):
-        raise ValueError(f"--noise: must be a finite number, got {noise}.")
-    data = load_digit_dates(n_train, n_test, noise=noise, random_state=seed)
+    files.require(math.isfinite(noise), f"--noise: must be a finite number, got {noise}.")
+    data = hingeline.data.load_digit_dates(n_train, n_test, noise=noise, random_state=seed)
     flat_data = np.vstack(data.X_train), np.concatenate(data.y_train)
     # Each C is the best of 0.003 to 1 on training images 600 to 899, trained on 0 to 599.
-    flat = MulticlassSSVM(C=0.1, tol=1e-3, n_jobs=n_jobs, random_state=seed)
-    chain = ChainSSVM(C=0.3, tol=1e-3, n_jobs=n_jobs, random_state=seed)
-    progress = FitProgress(quiet)
+    flat = hingeline.MulticlassSSVM(C=0.1, tol=1e-3, n_jobs=n_jobs, random_state=seed)
+    chain = hingeline.ChainSSVM(C=0.3, tol=1e-3, n_jobs=n_jobs, random_state=seed)
+    progress = fits.FitProgress(quiet)
     progress.say(_ABOUT.format(n_train=n_train, n_test=n_test))
     seconds = [
         progress.fit(title, model, partial(model.fit, *parts), interruptible=False)
@@ -68,7 +64,7 @@ def demo(
     ):
         right = labels == np.array(data.y_test)
         shares = (f"{100 * part.mean():.1f} %" for part in (right, right.all(axis=1)))
-        gap = bound_text(outcome_of(model)["relative_gap"])
+        gap = fits.bound_text(fits.outcome_of(model)["relative_gap"])
         gap += "" if model.converged_ else " (not converged)"
         table.append([name, *shares, f"{spent:.1f} s", str(model.n_iter_), gap])
-    typer.echo(f"{align(table)}\n{said}")
+    typer.echo(f"{files.align(table)}\n{said}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer import Option
 
-import hingeline
+import hingeline.constraints
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, given
 
@@ -42,31 +43,23 @@ def evaluate(
     Several files ('part-*.conll') are judged as one. With --workers, each is predicted in one of so
     many processes, or on a Dask cluster.
     """
-    from functools import partial
-
-    from hingeline.cli import in_blocks
-    from hingeline.core.loop import Reporter
-    from hingeline.data.labelled import expand
-    from hingeline.evaluation.metrics import align
-
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
     files.check_options(given(context), layout.format, layout.task)
-    names = [name for pattern in data for name in expand(pattern)]
-    title = data[0] if len(data) == 1 else f"{len(names)} files"
-    reporter = Reporter(title, None)
+    names, title = files.expand_all(data)
+    reporter = files.Reporter(title, None)
     known: list[Any] = []
     with reporter.during("predicting and scoring"):
         if constraints is None:
             work = partial(_label, estimator, model, format)
-            found = [*in_blocks.map_files(work, names, workers, reporter)]
+            found = [*files.map_files(work, names, workers, reporter)]
         else:
             from hingeline.cli.check import constraints_for, predict_under
 
             alone = workers is None and len(names) == 1
             files.require(alone, "--constraints is for one file, and does not go with --workers.")
-            samples = _read(estimator, model, format, names[0])
+            samples = files.read_for(estimator, model, names[0], format, "compare with")
             known = constraints_for(estimator, samples, constraints, _shares(estimator, samples.y))
             with blame(title):
                 found = [(samples.y, predict_under(estimator, samples, known))]
@@ -84,45 +77,37 @@ def evaluate(
             result = judge(layout, true, predicted, **options)
     broken: list[dict[str, Any]] = []
     if known:
-        from hingeline.constraints import check
-
         words = samples.X.sentences(0)
-        rows = (check(known, words, y).rows for y in (true, predicted))
+        rows = (hingeline.constraints.check(known, words, y).rows for y in (true, predicted))
         for a, b in zip(*rows, strict=True):
             name = a.constraint.title
             broken.append({"name": name, "true": a.violation, "predicted": b.violation})
     if as_json:
         typer.echo(json.dumps({**result.to_dict(), **({"constraints": broken} if known else {})}))
         return
-    typer.echo(align(result.summary()))
+    typer.echo(files.align(result.summary()))
     if known:
         total = [sum(row[key] for row in broken) for key in ("true", "predicted")]
         table = [[*row.values()] for row in broken] + [["total", *total]]
         table = [[name, *(f"{count:.6g}" for count in counts)] for name, *counts in table]
-        typer.echo("\n" + align([["violations of", "true", "predicted"], *table]))
+        typer.echo("\n" + files.align([["violations of", "true", "predicted"], *table]))
     if result.spans is not None:
-        typer.echo("\n" + align(result.table(by="type")))
+        typer.echo("\n" + files.align(result.table(by="type")))
     if labels or result.spans is None:
-        typer.echo("\n" + align(result.table(by="label")))
+        typer.echo("\n" + files.align(result.table(by="label")))
     if confusion:
-        typer.echo("\n" + align([("true", "predicted", "tokens"), *result.confusions(20)]))
-
-
-def _read(estimator: Any, model: Path, format: str, name: str) -> files.Samples:
-    return files.require_labels(files.read_for(estimator, model, name, format), name)
+        typer.echo("\n" + files.align([("true", "predicted", "tokens"), *result.confusions(20)]))
 
 
 def _label(estimator: Any, model: Path, format: str, name: str) -> tuple[Any, ...]:
     """True and predicted labels of a file; of dependencies also which words are no punctuation."""
-    samples = _read(estimator, model, format, name)
+    samples = files.read_for(estimator, model, name, format, "compare with")
     with blame(name):
-        if samples.layout.format in files.SETS:
-            return samples.y, files.predict_sets(estimator, samples.X)
-        predicted = estimator.predict(samples.X)
-        if samples.layout.task != "dependencies":
-            return samples.y, predicted
-        tags = samples.source.table.sentences("upos")
-        return samples.y, predicted, [[tag != "PUNCT" for tag in part] for part in tags]
+        predicted = files.predict(estimator, samples.X)
+    if samples.layout.task != "dependencies":
+        return samples.y, predicted
+    tags = samples.source.table.sentences("upos")
+    return samples.y, predicted, [[tag != "PUNCT" for tag in part] for part in tags]
 
 
 def _join(parts: Sequence[Any]) -> Any:
@@ -156,7 +141,7 @@ def _shares(estimator: Any, otherwise: Any) -> Any:
 
 def _print_trees(true: Any, predicted: Any, words: Any, every: bool, as_json: bool) -> None:
     """Attachment as the CoNLL 2018 evaluation counts it, and without punctuation."""
-    from hingeline.evaluation.metrics import align, attachment_scores
+    from hingeline.evaluation.metrics import attachment_scores
 
     scores = {"all words": attachment_scores(true, predicted)}
     if any(map(any, words)):
@@ -175,11 +160,11 @@ def _print_trees(true: Any, predicted: Any, words: Any, every: bool, as_json: bo
     header = ["", "UAS", "LAS", "LAS with subtypes", "words"]
     for rows in (scores, by_label) if every else (scores,):
         table = [[n, *(f"{100 * share:.2f}" for share in r[:3]), r[3]] for n, r in rows.items()]
-        typer.echo(("\n" if rows is by_label else "") + align([header, *table]))
+        typer.echo(("\n" if rows is by_label else "") + files.align([header, *table]))
 
 
 def _print_sets(layout: files.Layout, y: Any, predicted: Any, every: bool, as_json: bool) -> None:
-    from hingeline.evaluation.metrics import align, multilabel_scores, precision_recall_f1
+    from hingeline.evaluation.metrics import multilabel_scores, precision_recall_f1
 
     scores = multilabel_scores(y, predicted)._asdict()
     right, true, found = (part.sum(axis=0) for part in (y & predicted, y, predicted))
@@ -191,6 +176,6 @@ def _print_sets(layout: files.Layout, y: Any, predicted: Any, every: bool, as_js
         typer.echo(json.dumps({"rows": len(y), **scores, "by_label": by_label}))
         return
     summary = [[name.replace("_", " "), value] for name, value in scores.items()]
-    typer.echo(align([["rows", len(y)], *summary]))
+    typer.echo(files.align([["rows", len(y)], *summary]))
     if every:
-        typer.echo("\n" + align([("label", *header), *rows]))
+        typer.echo("\n" + files.align([("label", *header), *rows]))

@@ -23,14 +23,13 @@ def explain(
 ) -> None:
     """Explain a prediction: its score against the runner-up's, feature by feature."""
     from hingeline.evaluation.inspection import explain as take_apart
-    from hingeline.evaluation.metrics import align
 
     estimator = hingeline.load(model)
     what = "hingeline explain cannot take models of sets of labels (MultilabelSSVM)"
     files.require(not files.holds_sets(estimator), f"{what}: use hingeline report.")
     samples = files.read_for(estimator, model, data, format)
-    if sequence > samples.n_sequences:
-        raise ValueError(f"--sequence: {data} has only {samples.n_sequences}, got {sequence}.")
+    what = f"--sequence: {data} has only {samples.n_sequences}, got {sequence}."
+    files.require(sequence <= samples.n_sequences, what)
     with blame(data):
         found = take_apart(estimator, samples.X[sequence - 1])
     if as_json:
@@ -44,5 +43,5 @@ def explain(
         for word, row in zip(words, found.by_position(), strict=True):
             lead = f"{row['contribution']:+.4f}"
             table.append([row["position"], word, row["chosen"], row["other"], lead])
-        typer.echo(align(table) + "\n")
+        typer.echo(files.align(table) + "\n")
     typer.echo(found.text(n))

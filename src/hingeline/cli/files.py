@@ -1,11 +1,15 @@
-"""Models, and files as models see them: inputs, labels, and what writes predictions back."""
+"""Models, and files as models see them; many files, in processes or on a Dask cluster.
+
+Commands import it when they run: what else is slow to import, they take from here.
+"""
 
 import hashlib
 import io
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from os.path import isfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +18,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import Array, require
-from hingeline.cli.app import blame, split_names
+from hingeline._words import count_of
+from hingeline.cli.app import blame, flag, split_names
+from hingeline.core.loop import Reporter
+from hingeline.core.results import align as align
 from hingeline.data.conll import WORD_NAMES, header_of, plain_name
 from hingeline.data.formats import Format, detect_format, find_format
 from hingeline.data.labelled import (
@@ -27,6 +34,7 @@ from hingeline.data.labelled import (
     WORDS,
     File,
     Layout,
+    expand,
     is_blank,
     keep_features,
     labels_of,
@@ -37,7 +45,6 @@ from hingeline.data.labelled import (
 )
 from hingeline.data.text import ParseError, TextSource, open_text
 from hingeline.features.tables import TokenTable, default_names
-from hingeline.report.words import count_of
 
 #: Kinds of data, where their names do not say what they are.
 _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "columns of words"}
@@ -63,6 +70,12 @@ _LABELS_ONLY: dict[str, tuple[str, ...]] = {
         *("hash_bits", "scheme", "strict", "bootstrap", "confusion"),
     ),
 }
+#: Options of ``train`` that blocks have no use for, and what to do instead.
+_NOT_IN_BLOCKS = {
+    "grid": "train once for every C",
+    **dict.fromkeys(("cv", "cv_output"), "leave it out, or train on one machine"),
+    "keep_state": "train again to add data",
+}
 #: Models of words that learn something else than labels.
 _TASK_OF = {"SegmentSSVM": "segments", "DependencySSVM": "dependencies"}
 _QUERY = re.compile(rb"\bqid:[0-9]+")
@@ -77,13 +90,11 @@ _ENDS: dict[str, Callable[[bytes, bytes], bool]] = {
 def check_options(names: Iterable[str], format: str, task: str = "labels") -> None:
     """Refuse options that files of a format, or a task, have no use for."""
     for name in names:
-        if name in _LABELS_ONLY.get(task, ()):
-            what = f"--{name.replace('_', '-')} is for labels, not for {task}"
-            raise ValueError(f"{what}: leave it out.")
         formats = _OPTIONS.get(name, (format,))
-        if format not in formats:
-            what = f"--{name.replace('_', '-')} is for {', '.join(formats)} files"
-            raise ValueError(f"{what}, not for {format}: leave it out.")
+        what = f"{flag(name)} is for labels, not for {task}"
+        require(name not in _LABELS_ONLY.get(task, ()), f"{what}: leave it out.")
+        what = f"{flag(name)} is for {', '.join(formats)} files"
+        require(format in formats, f"{what}, not for {format}: leave it out.")
 
 
 @dataclass
@@ -127,9 +138,10 @@ def holds_sets(model: Any) -> bool:
     return type(model).__name__ == "MultilabelSSVM"
 
 
-def predict_sets(model: Any, X: Any) -> Array:
-    """Indicators (rows, labels), also where there is a single label."""
-    return np.asarray(model.predict(X)).reshape(X.shape[0], -1)
+def predict(model: Any, X: Any) -> Any:
+    """Labels; of sets indicators (rows, labels), also where there is a single label."""
+    found = model.predict(X)
+    return np.asarray(found).reshape(X.shape[0], -1) if holds_sets(model) else found
 
 
 def task_of(model: Any) -> str:
@@ -139,19 +151,19 @@ def task_of(model: Any) -> str:
 
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
-    if type(model).__name__ == "GraphSSVM":
-        what = f"{path} is a model of graphs (GraphSSVM), which no file format here can hold"
-        raise ValueError(f"{what}: use it in Python, hingeline.load(path).predict(graphs).")
+    kind = type(model).__name__
+    what = f"{path} is a model of graphs (GraphSSVM), which no file format here can hold"
+    how = "use it in Python, hingeline.load(path).predict(graphs)"
+    require(kind != "GraphSSVM", f"{what}: {how}.")
     found = getattr(model, "metadata_", {}).get("layout")
     if found is None:
         return _usual_layout(model)
     own = {"MulticlassSSVM": ("flat",), "MultilabelSSVM": ("multilabel",)}
-    kinds = own.get(type(model).__name__, ("tokens", "sequences"))
     with suppress(TypeError):
         layout = Layout(**found)
         whole = layout.kind != "multilabel" or len(layout.labels) == model.n_labels_
-        task = task_of(model)
-        if layout.makes_sense() and layout.kind in kinds and whole and layout.task == task:
+        fits = layout.kind in own.get(kind, ("tokens", "sequences"))
+        if layout.makes_sense() and fits and whole and layout.task == task_of(model):
             return layout
     what = f"{path} describes the files it was trained on in a way that makes no sense"
     raise ValueError(f"{what}: get a fresh copy of the model.")
@@ -182,10 +194,17 @@ def free_name(name: str, taken: Collection[str]) -> str:
     return name
 
 
-def read_for(model: Any, path: Path, file: str, format: str, grow: bool = False) -> Samples:
-    """A file for a model that was loaded from ``path``; ``grow`` as for :func:`read_like`."""
+def read_for(
+    model: Any, path: Path, file: str, format: str, purpose: str = "", grow: bool = False
+) -> Samples:
+    """A file for a model that was loaded from ``path``; for a ``purpose`` it must have labels.
+
+    ``grow`` as for :func:`read_like`.
+    """
     layout, width, opened = _open_for(model, path, file, format)
-    return read_like(opened, layout, width, grow=grow)
+    found = read_like(opened, layout, width, grow=grow)
+    require(found.y is not None or not purpose, f"{file} has no labels to {purpose}.")
+    return found
 
 
 def _open_for(model: Any, path: Path, file: str, format: str) -> tuple[Layout, int | None, File]:
@@ -193,8 +212,13 @@ def _open_for(model: Any, path: Path, file: str, format: str) -> tuple[Layout, i
     layout = layout_of(model, path)
     if format == "auto" and "layout" not in getattr(model, "metadata_", {}) and isfile(file):
         format = detect_format(file)  # the model was saved in Python: the file must tell
+    return layout, width_of(model), open_like(file, layout, format)
+
+
+def width_of(model: Any) -> int | None:
+    """The number of a model's features, None where it encodes named ones by itself."""
     named = getattr(model, "encoder_", None) is not None
-    return layout, None if named else int(model.n_features_in_), open_like(file, layout, format)
+    return None if named else int(model.n_features_in_)
 
 
 def open_like(path: str, layout: Layout, format: str = "auto") -> File:
@@ -254,10 +278,10 @@ def _csv_ends(header: str) -> Callable[[bytes, bytes], bool]:
     return _ENDS["csv"] if at is None else lambda a, b: key(b) not in ("", key(a))
 
 
-def require_labels(samples: Samples, file: str, purpose: str = "compare with") -> Samples:
-    """Refuse a file without labels."""
-    require(samples.y is not None, f"{file} has no labels to {purpose}.")
-    return samples
+def expand_all(patterns: Sequence[str]) -> tuple[list[str], str]:
+    """The files that patterns stand for, and what to call them together."""
+    names = [name for pattern in patterns for name in expand(pattern)]
+    return names, patterns[0] if len(patterns) == 1 else f"{len(names)} files"
 
 
 def learner_of(format: Format, task: str) -> Any:
@@ -268,8 +292,7 @@ def learner_of(format: Format, task: str) -> Any:
         return hingeline.MultilabelSSVM
     if format.kind == "flat":
         return hingeline.MulticlassSSVM
-    name = next((name for name, own in _TASK_OF.items() if own == task), "ChainSSVM")
-    return getattr(hingeline, name)
+    return getattr(hingeline, {own: name for name, own in _TASK_OF.items()}.get(task, "ChainSSVM"))
 
 
 def open_training(path: str, format: str, options: Iterable[str], task: str = "labels") -> File:
@@ -280,9 +303,8 @@ def open_training(path: str, format: str, options: Iterable[str], task: str = "l
     what = f"{path} holds {found.kind} ({found.name}), not sequences or rows: convert it first"
     require(found.name in (*SEQUENCES, *ROWS, *SETS), f"{what} (hingeline convert).")
     check_options(options, found.name, task)
-    if task != "labels" and found.name not in TASKS[task]:
-        what = f"--task {task} is for {', '.join(TASKS[task])} files"
-        raise ValueError(f"{what}, and {path} is {found.name}.")
+    what = f"--task {task} is for {', '.join(TASKS[task])} files, and {path} is {found.name}"
+    require(task == "labels" or found.name in TASKS[task], f"{what}.")
     return File(path, source, found)
 
 
@@ -336,7 +358,8 @@ def read_held_out(path: str | None, layout: Layout, width: int | None) -> Sample
     if path is None:
         return None
     found = read_like(open_like(path, layout), layout, width)
-    return require_labels(found, f"--dev: {path}")
+    require(found.y is not None, f"--dev: {path} has no labels to compare with.")
+    return found
 
 
 def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
@@ -415,3 +438,63 @@ def _sets_by_name(
         what = f"{path}: the label {labels[k]} is {Y[row, k]:g} in row {row + 1} of the data"
         raise ValueError(f"{what}; labels must be 0 or 1.")
     return X, Y.astype(np.int64)
+
+
+def check_workers(names: Mapping[str, Any], workers: str) -> dict[str, Any]:
+    """Refuse options that do not work with --workers; the arguments that say where blocks live."""
+    for name, remedy in _NOT_IN_BLOCKS.items():
+        require(name not in names, f"{flag(name)} does not work with --workers: {remedy}.")
+    require("-" not in names["data"], "--workers cannot read the standard input: name files.")
+    if workers.isdecimal() and int(workers):
+        return {"workers": int(workers)}
+    what = "must be a number of processes, or the address of a Dask scheduler"
+    require(":" in workers, f"--workers: {what} (tcp://host:8786), got {workers!r}.")
+    return {"client": workers}
+
+
+@contextmanager
+def blame_workers(*others: type[Exception]) -> Iterator[None]:
+    """One sentence where there is no worker, no Dask, or for other errors."""
+    from hingeline.distributed.executors import WorkersLost
+
+    known: tuple[type[Exception], ...] = (WorkersLost, ImportError, *others)
+    try:
+        yield
+    except known as error:
+        raise ValueError(f"--workers: {error}") from None
+
+
+class _Host:
+    """Does a command's work for files, on a worker."""
+
+    def __init__(self, work: Callable[[str], Any]) -> None:
+        self.work = work
+
+    def call(self, method: str, common: Any, own: Mapping[int, str]) -> dict[int, Any]:
+        return {k: self.work(name) for k, name in own.items()}
+
+
+def map_files(
+    work: Callable[[str], Any], names: list[str], workers: str | None, reporter: Reporter
+) -> Iterator[Any]:
+    """What ``work`` makes of every file, in order; each worker has one file at a time."""
+    if workers is None:
+        yield from map(work, names)
+        return
+    from hingeline.distributed.executors import LOST, Dask, Executor, Processes
+
+    where = check_workers({"data": names}, workers)
+    with blame_workers():
+        n = min(where.get("workers", 1), len(names))
+        executor: Executor = Dask(where["client"]) if "client" in where else Processes(n)
+        with executor:
+            executor.open(len(names), partial(_Host, work))
+            done = 0
+            while done < len(names):
+                wave = range(done, min(done + max(executor.n_alive(), 1), len(names)))
+                found: dict[int, Any] = dict.fromkeys(wave, LOST)
+                while left := {k: names[k] for k in wave if found[k] is LOST}:
+                    found |= executor.call("work", None, left)
+                done += len(wave)
+                reporter.state = f"{done} of {len(names)} files, {executor.n_alive()} workers"
+                yield from found.values()

@@ -1,28 +1,43 @@
-"""Fits of a command: options that become parameters, encoders, and one C after the other."""
+"""Fits of a command: encoders, one C after the other, what they show, and what they leave."""
 
 import copy
+import json
 import math
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+import shlex
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 
 from hingeline import Checkpoint, EarlyStopping, PassState
 from hingeline._checks import positive, require
+from hingeline._jit import COMPILING
+from hingeline._words import SPACE, count_of, percent_at_most
 from hingeline.cli import files
-from hingeline.cli.app import blame, check_target, split_numbers
-from hingeline.cli.progress import FitProgress, outcome_of
+from hingeline.cli.app import INTERRUPTED, blame, check_target, flag, split_numbers
+from hingeline.core.loop import Reporter
+from hingeline.core.results import relative
 from hingeline.data.text import open_text
+from hingeline.estimators.base import positive_part
 from hingeline.evaluation.metrics import attachment_scores, evaluate, multilabel_scores
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.parts import SegmentTemplates
 from hingeline.features.templates import TokenTemplates
+from hingeline.modelfile.estimators import versions
 from hingeline.modelfile.files import ModelFileError, read_header
 
 
@@ -102,16 +117,223 @@ def read_lexicons(given: list[str]) -> SegmentTemplates:
     return SegmentTemplates(lexicon=found)
 
 
-class _OnHeldOut(EarlyStopping):
-    """Early stopping by a file that is read when it is first wanted."""
+class FitProgress(Progress):
+    """Progress on the standard error: bars of fits on a terminal, plain lines elsewhere."""
 
-    def __init__(self, read: Callable[[], tuple[Any, Any]], *given: Any) -> None:
-        super().__init__(given[0], None, None, *given[1:])
-        self.read = read
+    def __init__(self, quiet: bool = False) -> None:
+        console = Console(stderr=True)
+        self.quiet = quiet
+        super().__init__(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=quiet or not console.is_terminal or console.is_dumb_terminal,
+        )
+
+    def stop(self) -> None:
+        """Take the bars away, where there are any."""
+        if not self.disable:  # older versions of rich print an empty line otherwise
+            super().stop()
+
+    def say(self, line: str) -> None:
+        """Print a line above the bars."""
+        if not self.quiet:
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def during(self, name: str, work: str) -> AbstractContextManager[None]:
+        """Tell of work on a file, not of a fit; see :meth:`hingeline.core.loop.Reporter.during`."""
+        return Reporter(name, 0 if self.quiet else None).during(work)
+
+    def fit(
+        self,
+        title: str,
+        estimator: Any,
+        learn: Callable[[], Any],
+        callbacks: Sequence[Any] = (),
+        interruptible: bool = True,
+    ) -> float:
+        """Call ``learn``, which fits the estimator, and show its progress.
+
+        Returns the seconds it took, without those of compilation, as ``max_time`` counts them.
+        A fit that is ``interruptible`` keeps its best weights where Ctrl-C ended it, else Ctrl-C
+        ends the command.
+        """
+        task = self.add_task(title, total=1.0, state="")
+        watcher, verbose = _Watcher(self, title, task, estimator.tol), estimator.verbose
+        estimator.set_params(callbacks=[watcher, *callbacks], verbose=0)
+        began, compiled = time.perf_counter(), COMPILING[0]
+        with self:
+            try:
+                with self.show_warnings():
+                    learn()
+            finally:
+                estimator.set_params(callbacks=None, verbose=verbose)
+            if estimator.stop_reason_ == "interrupted" and not interruptible:
+                raise KeyboardInterrupt
+            seconds = time.perf_counter() - began - (COMPILING[0] - compiled)
+            found = outcome_of(estimator)
+            gap = _gap_text(found["relative_gap"], found["restricted_gap"])
+            ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
+            self.update(task, completed=1.0, state=ending)
+        self.remove_task(task)  # its bar stays on the screen
+        if self.disable:
+            self.say(f"{title}: {_reason(found)} after {seconds:.1f} s, {ending}")
+        return seconds
+
+    @contextmanager
+    def show_warnings(self) -> Iterator[None]:
+        """Say what the library warns of, but for convergence: the command shows the gap."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.showwarning = lambda message, *place: self.say(str(message))
+            yield
+
+
+class _Watcher:
+    """The callback that tells how far a fit has come, from the logarithm of its gap."""
+
+    def __init__(self, progress: FitProgress, title: str, task: TaskID, tol: float) -> None:
+        self.progress, self.title, self.task, self.tol = progress, title, task, tol
+        self.first, self.done, self.told = math.nan, 0.0, math.inf
+        self.certified: tuple[float | None, float | None] = (None, None)
 
     def __call__(self, state: PassState) -> None:
-        self.X, self.y = self.read()
-        super().__call__(state)
+        certified = finite(state.relative_gap), finite(state.restricted_gap)
+        gap = next((gap for gap in certified if gap is not None), math.nan)
+        news = self.tol < gap <= self.told / 2
+        if not math.isnan(gap):
+            self.certified = certified
+        else:
+            size = abs(state.row.dual) + 0.5 * state.row.estimate
+            gap = state.row.estimate / max(size, 1e-300)
+        if math.isfinite(gap):
+            if math.isnan(self.first):
+                self.first = max(gap, 2.0 * self.tol)
+            way = math.log(self.first / self.tol)
+            self.done = max(self.done, 1.0 - math.log(max(gap / self.tol, 1.0)) / way)
+        text = ", ".join(filter(None, (state.place, _gap_text(*self.certified))))
+        if news:
+            self.told = gap
+        # The bar is full only once the fit is over.
+        self.progress.update(self.task, completed=min(self.done, 0.99), state=text)
+        if news and self.progress.disable:
+            self.progress.say(f"{self.title}: {text}")
+
+
+def bound_text(share: float) -> str:
+    """A bound in per cent, rounded up, as reports show it."""
+    return percent_at_most(share).replace(SPACE, " ")
+
+
+def finite(value: float) -> float | None:
+    """JSON has neither NaN nor infinity."""
+    return value if math.isfinite(value) else None
+
+
+class Clock:
+    """Seconds by phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.began = time.perf_counter()
+
+    def stop(self, phase: str) -> float:
+        """End a phase now, and say what it took; the next one begins."""
+        before, self.began = self.began, time.perf_counter()
+        self.seconds[phase] = round(self.began - before, 3)
+        return self.seconds[phase]
+
+
+def outcome_of(model: Any) -> dict[str, Any]:
+    """How a fit ended, with the certified gap as a share of the primal.
+
+    Besides C, or with ``slack="nu"`` the ν that was used, ρ, the equivalent C and the two risks.
+    """
+    facts: dict[str, Any] = {"C": model.C_}
+    if hasattr(model, "nu_"):
+        risks = {n: getattr(model, f"{n}_") for n in ("margin_error_risk", "support_vector_risk")}
+        facts = {"C": finite(model.C_), "nu": model.nu_, "rho": model.rho_, **risks}
+    if hasattr(model, "nu_path_"):
+        tried = (trial._asdict() for trial in model.nu_path_)
+        facts["nu_tried"] = [{n: finite(value) for n, value in row.items()} for row in tried]
+    return facts | {
+        "relative_gap": finite(relative(model.duality_gap_, positive_part(model))),
+        "restricted_gap": finite(relative(model.restricted_gap_, model.restricted_objective_)),
+        "converged": model.converged_,
+        "stop_reason": model.stop_reason_,
+        "passes": model.n_iter_,
+    }
+
+
+def write_model(
+    path: Path, estimator: Any, clock: Clock, layout: Any, sources: list[str], **options: Any
+) -> dict[str, Any]:
+    """Write a model and where it came from; what results begin with.
+
+    ``options`` are those of ``save``; ``before`` are sources that the model knows already,
+    ``hashed`` says whether others are read for their hash, and ``metadata`` is added to it.
+    """
+    hashed = options.pop("hashed", True)
+    metadata = {
+        "layout": asdict(layout),
+        "command": shlex.join(["hingeline", *sys.argv[1:]]),
+        "data": [*options.pop("before", ()), *(files.source_of(n, hashed) for n in sources)],
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+    }
+    metadata |= options.pop("metadata", {})
+    with blame("--model"):
+        written = estimator.save(path, metadata=metadata, **options)
+    clock.stop("write")
+    return {"model": str(path), "bytes": written["bytes"], "seconds": clock.seconds}
+
+
+def print_result(result: dict[str, Any], as_json: bool) -> None:
+    """Print the outcome in a line, or as JSON; exit code 130 where Ctrl-C ended the fit."""
+    reason = result["stop_reason"]
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        balance = "C is infinite" if result["C"] is None else f"C={result['C']:g}"
+        if "C_u" in result:
+            balance += f", C_u={result['C_u']:g}"
+        if "nu" in result:
+            balance = f"nu={result['nu']:g} ({balance}, rho={result['rho']:.4g})"
+        seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
+        size = f"{result['bytes'] / 1e6:.1f} MB"
+        typer.echo(f"{result['model']}: {balance}, {_bound_text(result)}; {seconds}; {size}")
+        if reason.startswith(("max_iter", "max_time")) and "C_u" not in result:
+            remedies = "raise --max-iter or --max-time, lower -C, or scale the features"
+            typer.echo(f"The gap was not reached: {remedies} (--scale, for tables).", err=True)
+    if reason == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+
+
+def _reason(result: dict[str, Any]) -> str:
+    """Why a fit ended, in the words of the command line."""
+    reason: str = result["stop_reason"].removeprefix("callback: ")
+    limits = [name for name in ("max_iter", "max_time") if reason.startswith(name)]
+    return f"stopped by {flag(limits[0])}" if limits else reason
+
+
+def _bound_text(result: dict[str, Any]) -> str:
+    reason = _reason(result)
+    if "why_no_gap" in result:
+        return f"no certificate (not convex{', interrupted' * (reason == 'interrupted')})"
+    gap = _gap_text(result["relative_gap"], result["restricted_gap"])
+    certified = "certified " if result["restricted_gap"] is None else ""
+    bound = f"{certified}{gap}" if gap else "no certificate"
+    return f"{bound} ({reason}, {count_of(result['passes'], 'pass', 'passes')})"
+
+
+def _gap_text(gap: float | None, found: float | None) -> str:
+    """The gap in words, saying where it is only that over the outputs found."""
+    if found is not None:
+        return f"gap over the outputs found {bound_text(found)}"
+    return "" if gap is None else f"gap {bound_text(gap)}"
 
 
 @dataclass
@@ -122,7 +344,7 @@ class Fits:
     estimator: Any
     learn: Callable[[], Any]
     kind: str
-    held_out: Callable[[], tuple[Any, Any]] | None  # inputs and labels
+    held_out: Callable[[], tuple[Any, Any]] | None  # reads inputs and labels
     patience: int
     checkpoint: Checkpoint | None
     name: str
@@ -145,11 +367,10 @@ class Fits:
         return best, tried
 
     def _fit(self, C: float | str) -> dict[str, Any]:
-        estimator, held_out = self.estimator, self.held_out
-        estimator.set_params(C=C)
+        estimator = self.estimator.set_params(C=C)
         callbacks: list[Any] = []
-        if held_out is not None:
-            callbacks.append(_OnHeldOut(held_out, estimator, self.patience, self._score))
+        if self.held_out is not None:
+            callbacks.append(EarlyStopping(estimator, None, None, self.patience, self._score))
         if self.checkpoint is not None:
             callbacks += [self._say_resumed, self.checkpoint]
         name, value = ("C", C) if estimator.nu is None else ("nu", estimator.nu)
@@ -158,8 +379,8 @@ class Fits:
             self.progress.fit(title, estimator, self.learn, callbacks)
         found = outcome_of(estimator)
         row: dict[str, Any] = {"C": found["C"], "relative_gap": found["relative_gap"]}
-        if held_out is not None:
-            row["dev"] = self._score(estimator, *held_out())
+        if self.held_out is not None:
+            row["dev"] = self._score(estimator)
             self.progress.say(f"C={estimator.C_:g}: {100 * row['dev']:.2f} % on the held-out data")
         return row
 
@@ -168,16 +389,15 @@ class Fits:
         if kept is not None and kept.resumed_ and state.row.passes == kept.resumed_ + 1:
             self.progress.say(f"went on after pass {kept.resumed_} of {kept.path}")
 
-    def _score(self, estimator: Any, X: Any, y: Any) -> float:
-        """Span F1 where labels are span tags, F1 of sets, LAS, else the share of right labels."""
-        return _score_labels(self.kind, y, _predict(self.kind, estimator, X))
-
-
-def _predict(kind: str, estimator: Any, X: Any) -> Any:
-    return files.predict_sets(estimator, X) if kind == "multilabel" else estimator.predict(X)
+    def _score(self, estimator: Any, *_: Any) -> float:
+        """On the held-out data, which are read when they are first wanted."""
+        assert self.held_out is not None
+        X, y = self.held_out()
+        return _score_labels(self.kind, y, files.predict(estimator, X))
 
 
 def _score_labels(kind: str, y: Any, found: Any) -> float:
+    """Span F1 where labels are span tags, F1 of sets, LAS, else the share of right labels."""
     if kind == "multilabel":
         return float(multilabel_scores(y, np.asarray(found)).example_f1)
     if kind == "dependencies":
@@ -215,6 +435,6 @@ def cross_validate(
         model = clone(estimator)
         learn = partial(model.fit, X, _safe_indexing(samples.y, rest))
         progress.fit(title, model, learn, interruptible=False)
-        for i, labels in zip(out, _predict(kind, model, X_out), strict=True):
+        for i, labels in zip(out, files.predict(model, X_out), strict=True):
             found[i] = labels
     return _score_labels(kind, samples.y, found), found

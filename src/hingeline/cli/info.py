@@ -51,9 +51,8 @@ def info(
         wanted = {"--top": top, "--transitions": transitions, "--weights": weights}
         named = [option for option, value in wanted.items() if value]
         if files.holds_sets(estimator):
-            if named:
-                what = f"{named[0]} is not for sets of labels"
-                raise ValueError(f"{what}: read coef_ and pairwise_coef_ in Python.")
+            what = f"{', '.join(named[:1])} is not for sets of labels"
+            files.require(not named, f"{what}: read coef_ and pairwise_coef_ in Python.")
             facts["labels"] = files.layout_of(estimator, model).labels
             facts["pairs of labels"] = len(estimator.edges_)
         facts |= describe_annealing(estimator)
@@ -91,11 +90,9 @@ def _facts(estimator: Any) -> dict[str, Any]:
 
 
 def _print_fact(name: str, value: Any, facts: dict[str, Any]) -> None:
-    from hingeline.evaluation.metrics import align
-
     lines: list[str] | None = None
     if name == "annealing":
-        lines = align(value).splitlines()
+        lines = files.align(value).splitlines()
     elif name in ("top features", "transitions"):
         lines = ["\t".join(f"{c:+.4f}" if isinstance(c, float) else c for c in r) for r in value]
     elif isinstance(value, dict):  # the table of annealing comes later

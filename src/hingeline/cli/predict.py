@@ -13,7 +13,7 @@ from typing import IO, Annotated, Any
 import typer
 from typer import Argument, Option
 
-import hingeline
+import hingeline.data
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, given
 
@@ -55,21 +55,16 @@ def predict(
     Several files ('part-*.txt') are written one after the other, or into --output-dir. With
     --workers, each is predicted in one of so many processes, or on a Dask cluster.
     """
-    from hingeline.cli import in_blocks
-    from hingeline.core.loop import Reporter
-    from hingeline.data.labelled import expand
-    from hingeline.data.text import atomic_text
-
     data = data or ["-"]
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
     files.check_options(given(context), layout.format, layout.task)
-    if margin + probability + (nbest > 1) + (constraints is not None) > 1:
-        which = "--margin, --probability, --nbest and --constraints"
-        raise ValueError(f"{which} exclude each other: use one.")
+    one = margin + probability + (nbest > 1) + (constraints is not None) <= 1
+    which = "--margin, --probability, --nbest and --constraints"
+    files.require(one, f"{which} exclude each other: use one.")
     measure = "margin" if margin else "probability" if probability else ""
-    sure = estimator
+    sure = None
     if probability:
         from hingeline.evaluation.calibration import CalibratedChain
 
@@ -81,30 +76,30 @@ def predict(
         one = layout.kind == "tokens" and len(layout.columns) == 1
         files.require(one, f"{what}: train one with --use word.")
         format = "text"
-    names = [name for pattern in data for name in expand(pattern)]
+    names, title = files.expand_all(data)
     files.require("-" not in names or len(names) == 1, "the standard input comes alone.")
     joined = len(names) > 1 and output_dir is None
     job = _Job(estimator, model, sure, format, measure, nbest, constraints, joined)
     scrolls = output == "-" and sys.stdout.isatty()  # the labels themselves show how far it is
-    title = data[0] if len(data) == 1 else f"{len(names)} files"
-    reporter = Reporter(title, 0 if scrolls and output_dir is None else None)
+    reporter = files.Reporter(title, 0 if scrolls and output_dir is None else None)
     targets = None if output_dir is None else _name_outputs(output_dir, output, names)
+    texts: Any = [None] * len(names)  # a file is written as it is read, but by workers
+    if workers is not None:
+        texts = files.map_files(job.make_text, names, workers, reporter)
     with reporter.during("predicting"), ExitStack() as stack:
         if targets is None:
             with blame("--output"):
-                out = stack.enter_context(atomic_text(output))
-        if workers is None:
-            for k, name in enumerate(names):
-                with ExitStack() as own:
-                    if targets is not None:
-                        with blame("--output-dir"):
-                            out = own.enter_context(atomic_text(targets[k]))
+                out = stack.enter_context(hingeline.data.atomic_text(output))
+        for k, (name, text) in enumerate(zip(names, texts, strict=True)):
+            with ExitStack() as own:
+                if targets is not None:
+                    with blame("--output-dir"):
+                        out = own.enter_context(hingeline.data.atomic_text(targets[k]))
+                if text is None:
                     job.write(name, out, reporter)
-            return
-        for k, text in enumerate(in_blocks.map_files(job.make_text, names, workers, reporter)):
-            with blame("--output"), ExitStack() as own:
-                to = out if targets is None else own.enter_context(atomic_text(targets[k]))
-                to.write(text)
+                else:
+                    with blame("--output"):
+                        out.write(text)
 
 
 def _name_outputs(folder: Path, output: str, names: list[str]) -> list[Path]:
@@ -125,7 +120,7 @@ class _Job:
 
     estimator: Any
     model: Path
-    sure: Any  # the estimator, or what knows how likely its labels are right
+    sure: Any  # what knows how likely its labels are right, for --probability
     format: str
     measure: str
     nbest: int
@@ -143,11 +138,11 @@ class _Job:
         known: list[Any] = []
         written, measure = 0, self.measure
         for samples in files.read_pieces(self.estimator, self.model, data, self.format):
-            if measure and hasattr(samples.source, "table"):
-                raise ValueError(f"--{measure} adds a column, and CoNLL-U has no room for one.")
-            if self.joined and samples.format == "csv":
-                what = f"{data} has a header, and files with headers do not make one file"
-                raise ValueError(f"{what}: pass --output-dir.")
+            room = not measure or samples.format != "conllu"
+            files.require(room, f"--{measure} adds a column, and CoNLL-U has no room for one.")
+            what = f"{data} has a header, and files with headers do not make one file"
+            alone = not self.joined or samples.format != "csv"
+            files.require(alone, f"{what}: pass --output-dir.")
             if self.constraints is not None and not known:
                 from hingeline.cli.check import constraints_for
 
@@ -155,7 +150,7 @@ class _Job:
                 y = [self.estimator.classes_.tolist()]
                 known = constraints_for(self.estimator, samples, self.constraints, y)
             with blame(data):
-                found, leads = _predict(self.sure, samples, measure, self.nbest, known)
+                found, leads = self._label(samples, known)
             with blame("--output"):
                 if self.nbest > 1:
                     _write_nbest(out, samples, found, written)
@@ -170,31 +165,23 @@ class _Job:
             blank = samples.format == "conll" and ends != b"\n\n"
             out.write("\n" * (blank + (not ends.endswith(b"\n"))))
 
+    def _label(self, samples: files.Samples, known: list[Any]) -> tuple[Any, Any]:
+        """Labels, and how far each is ahead of the next best one, or how likely it is right."""
+        X = samples.X
+        if samples.n_sequences == 0:  # a piece may hold comments only
+            return [], None
+        if self.nbest > 1:
+            return self.estimator.predict_nbest(X, self.nbest), None
+        if known:
+            from hingeline.cli.check import predict_under
 
-def _predict(
-    estimator: Any, samples: files.Samples, measure: str, nbest: int, known: list[Any]
-) -> tuple[Any, Any]:
-    """Labels, and how far each is ahead of the next best one, or how likely it is right."""
-    import numpy as np
-
-    if samples.n_sequences == 0:  # a piece may hold comments only
-        return np.empty(0) if samples.layout.kind == "flat" else [], None
-    if samples.layout.format in files.SETS:
-        return files.predict_sets(estimator, samples.X), None
-    if nbest > 1:
-        return estimator.predict_nbest(samples.X, nbest), None
-    if known:
-        from hingeline.cli.check import predict_under
-
-        return predict_under(estimator, samples, known), None
-    labels = estimator.predict(samples.X)
-    if measure != "margin":
-        return labels, estimator.predict_proba_tokens(samples.X) if measure else None
-    index = {name: k for k, name in enumerate(estimator.classes_.tolist())}
-    return labels, [
-        scores[np.arange(len(part)), [index[label] for label in part.tolist()]]
-        for part, scores in zip(labels, estimator.decision_function(samples.X), strict=True)
-    ]
+            return predict_under(self.estimator, samples, known), None
+        leads = None
+        if self.measure == "probability":
+            leads = self.sure.predict_proba_tokens(X)
+        elif self.measure:  # the label that is predicted leads
+            leads = [scores.max(axis=1) for scores in self.estimator.decision_function(X)]
+        return files.predict(self.estimator, X), leads
 
 
 def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measure: str) -> None:
@@ -211,24 +198,20 @@ def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measur
         parts[measure] = [[f"{value:.4f}" for value in part] for part in leads]
     columns = [[value for part in column for value in part] for column in parts.values()]
     names = [files.free_name(name, getattr(source, "names", ())) for name in parts]
-    if samples.format == "conll":
-        from hingeline.data.conll import add_columns
+    from hingeline.data import conll, records
 
-        out.write(add_columns(content, columns, names).decode())
-    elif samples.format == "csv":
-        from hingeline.data.records import add_fields
-
-        out.write(add_fields(content, columns, names, samples.header).decode())
-    elif samples.format == "jsonl":
-        from hingeline.data.records import add_lists
-
-        out.write(add_lists(content, dict(zip(names, parts.values(), strict=True))).decode())
-    else:
-        from hingeline.data.conll import write_conllu
-
+    if samples.format == "conllu":
         for name, column in zip(samples.layout.label_columns, columns, strict=True):
             source = source.with_column(name, column)
-        write_conllu(out, source)
+        conll.write_conllu(out, source)
+        return
+    if samples.format == "conll":
+        text = conll.add_columns(content, columns, names)
+    elif samples.format == "csv":
+        text = records.add_fields(content, columns, names, samples.header)
+    else:
+        text = records.add_lists(content, dict(zip(names, parts.values(), strict=True)))
+    out.write(text.decode())
 
 
 def split_columns(layout: files.Layout, labels: Any) -> list[list[list[str]]]:

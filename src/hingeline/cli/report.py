@@ -31,10 +31,9 @@ def report(
     """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
     import numpy as np
 
-    from hingeline.core.loop import Reporter
-    from hingeline.report.page import write_report
+    from hingeline.report import write_report
 
-    reporter = Reporter(model.name, None)
+    reporter = files.Reporter(model.name, None)
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
@@ -54,18 +53,16 @@ def report(
         files.require(test not in (None, "-"), f"{what}: name it with --test.")
     if test is not None:
         with reporter.during(f"reading {test}"):
-            samples = files.require_labels(files.read_for(estimator, model, test, format), test)
+            samples = files.read_for(estimator, model, test, format, "compare with")
         known["y_true"] = samples.y
         with blame(test), reporter.during("predicting and scoring"):
             if files.holds_sets(estimator):
                 what = "--bootstrap is for sequences and rows, not for sets of labels"
                 files.require(not bootstrap, f"{what}: leave it out.")
-                known["y_pred"] = files.predict_sets(estimator, samples.X)
             elif samples.layout.task == "dependencies":
                 files.require(not bootstrap, "--bootstrap is not for dependencies: leave it out.")
-                known["y_pred"] = estimator.predict(samples.X)
-            else:
-                known["y_pred"] = predicted = estimator.predict(samples.X)
+            known["y_pred"] = predicted = files.predict(estimator, samples.X)
+            if not files.holds_sets(estimator) and samples.layout.task != "dependencies":
                 result = judge(samples.layout, samples.y, predicted, bootstrap=bootstrap)
                 known["evaluation"] = result
         known |= _measure(estimator, model, samples)
@@ -96,7 +93,7 @@ def _predict_with(path: Path, samples: files.Samples, test: str, format: str, n_
     what = f"--compare: {path} predicts something else than the first model"
     files.require(same, f"{what}: compare models of the same labels.")
     with blame(test):
-        return files.predict_sets(other, own.X) if files.holds_sets(other) else other.predict(own.X)
+        return files.predict(other, own.X)
 
 
 def _measure(model: Any, path: Path, samples: files.Samples) -> dict[str, Any]:

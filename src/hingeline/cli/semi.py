@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from hingeline.cli import app, files
+import hingeline
+from hingeline._words import count_of
+from hingeline.cli import app, files, fits
 from hingeline.cli.app import blame, check_sources, check_target, split_numbers
 from hingeline.cli.check import read_constraints
 from hingeline.cli.info import WHY_NO_GAP, choice_text
@@ -64,12 +66,8 @@ def semi(
     """
     from sklearn.base import clone
 
-    from hingeline import ChainSSVM, SemiSupervisedSSVM
     from hingeline._checks import require
-    from hingeline.cli.fits import make_encoder, parse_C
-    from hingeline.cli.progress import Clock, FitProgress, finite, print_result, write_model
     from hingeline.features.tables import TokenTable
-    from hingeline.report.words import count_of
 
     check_sources("--unlabelled", data, dev, *unlabelled)
     check_target("--model", model, data, dev, *unlabelled)
@@ -81,12 +79,12 @@ def semi(
         raise ValueError(f"{what}: pass --constraints FILE or --dev FILE.")
     require(C != "auto", "--C: auto is for train; give a number, or scale.")
     file = files.open_training(data, format, ["unlabelled"])
-    base = ChainSSVM(
-        parse_C(C or "scale"),
+    base = hingeline.ChainSSVM(
+        fits.parse_C(C or "scale"),
         tol=tol,
         max_iter=max_iter,
         scheme=scheme,
-        features=make_encoder(file.format.name, "labels", template, min_count, hash_bits),
+        features=fits.make_encoder(file.format.name, "labels", template, min_count, hash_bits),
         n_jobs=n_jobs,
         random_state=seed,
         verbose=0,  # the steps are told, not the fits in them
@@ -94,10 +92,10 @@ def semi(
     C_u = None
     if unlabelled_C is not None:
         C_u = split_numbers(unlabelled_C, "--unlabelled-C: expected 0.01,0.1,1")
-    estimator = SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
+    estimator = hingeline.SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
     estimator.check_parameters(None if dev is None else (None, None))
-    clock = Clock()
-    progress = FitProgress(quiet or as_json)
+    clock = fits.Clock()
+    progress = fits.FitProgress(quiet or as_json)
     with progress.during(data, "reading"):
         samples = files.read_training(file, columns, use, label)
     with blame("--template"):  # before the work begins
@@ -142,10 +140,10 @@ def semi(
     options = {"dtype": dtype, "sparse": sparse}
     more = {"label_counts": dict(counts)} | ({"dev": files.source_of(dev)} if dev else {})
     options["metadata"] = metadata | more
-    written = write_model(model, estimator, clock, layout, [data, *unlabelled], **options)
+    written = fits.write_model(model, estimator, clock, layout, [data, *unlabelled], **options)
     found = estimator.base_
     interrupted = estimator.stop_reason_ == "interrupted"
-    print_result(
+    fits.print_result(
         {
             **written,
             "C": float(found.C),
@@ -160,7 +158,10 @@ def semi(
             "unknown_labels": unknown,
             "selected": estimator.selected_,
             "steps": [
-                {k: finite(v) if isinstance(v, float) else v for k, v in step._asdict().items()}
+                {
+                    k: fits.finite(v) if isinstance(v, float) else v
+                    for k, v in step._asdict().items()
+                }
                 for step in estimator.steps_
             ],
         },

@@ -12,17 +12,14 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Option
 
-import hingeline
-from hingeline.cli import app
+import hingeline.data
+from hingeline.cli import app, files
 from hingeline.cli.app import blame
-
-if TYPE_CHECKING:
-    from hingeline.cli import files
 
 #: Bytes of a request, labellings of a sentence, and contributions to a decision.
 _LARGEST, _N_BEST, _N_REASONS = 1_000_000, 4, 12
@@ -51,20 +48,14 @@ class Tagger:
 
     def _read(self, text: str) -> Any:
         """Running text for a model of words alone, columns for others."""
-        from hingeline.data.conll import read_conll
-        from hingeline.data.records import read_raw
-        from hingeline.features.tables import TokenTable
-
         columns = self.layout.columns
-        if len(columns) == 1:
-            table = read_raw(io.StringIO(text))
-        else:
-            table = read_conll(io.StringIO(text))
-            if len(table) and len(table.names) < len(columns):
-                what = f"the model needs {len(columns)} columns a line ({', '.join(columns)})"
-                raise ValueError(f"{what}, and there are {len(table.names)}.")
+        read = hingeline.data.read_raw if len(columns) == 1 else hingeline.data.read_conll
+        table = read(io.StringIO(text))
+        what = f"the model needs {len(columns)} columns a line ({', '.join(columns)})"
+        enough = not len(table) or len(table.names) >= len(columns)
+        files.require(enough, f"{what}, and there are {len(table.names)}.")
         sentences = [[token[: len(columns)] for token in sentence] for sentence in table]
-        return TokenTable.from_sentences(sentences, columns)
+        return files.TokenTable.from_sentences(sentences, columns)
 
     def tag(self, text: str) -> dict[str, Any]:
         """Labels of all sentences of a text, and how far each is ahead of the next one."""
@@ -124,28 +115,22 @@ class Tagger:
         return self.describe()
 
     def _table(self, rows: Any) -> Any:
-        from hingeline.features.tables import TokenTable
-
         width = len(self.layout.columns)
         fine = isinstance(rows, list) and rows and all(isinstance(row, list) for row in rows)
         if not fine or any(len(r) != width or not all(isinstance(x, str) for x in r) for r in rows):
             raise ValueError(f"a sentence is a list of words, each a list of {width} texts.")
-        return TokenTable.from_sentences([[tuple(row) for row in rows]], self.layout.columns)
+        return files.TokenTable.from_sentences([[*map(tuple, rows)]], self.layout.columns)
 
     def download(self) -> str:
         """The corrected sentences in columns, the labels last."""
-        from hingeline.cli.files import free_name
-        from hingeline.data.conll import write_conll
-        from hingeline.features.tables import TokenTable
-
         sentences = [
             [(*row, label) for row, label in zip(rows, labels, strict=True)]
             for rows, labels in self.corrected.items()
         ]
-        names = [*self.layout.columns, free_name("label", self.layout.columns)]
+        names = [*self.layout.columns, files.free_name("label", self.layout.columns)]
         out = io.StringIO()
         if sentences:
-            write_conll(out, TokenTable.from_sentences(sentences, names))
+            hingeline.data.write_conll(out, files.TokenTable.from_sentences(sentences, names))
         return out.getvalue()
 
 
@@ -252,17 +237,14 @@ def serve(
     The page is for this machine only, and asks nothing of any other. A model trained with
     --keep-state learns from what is corrected; the corrected sentences can be downloaded.
     """
-    from hingeline.cli.files import layout_of
-
     estimator = hingeline.load(model)
-    layout = layout_of(estimator, model)
+    layout = files.layout_of(estimator, model)
     if layout.kind != "tokens" or layout.task != "labels":
         what = f"{model} does not label words one by one"
         raise ValueError(f"{what}: serve is for models of columns with --task labels.")
-    if output is not None and estimator.n_examples_ == 0:
-        what = f"--output: {model} carries no training state to learn from corrections"
-        raise ValueError(f"{what}: train it with --keep-state.")
-    tagger = Tagger(estimator, layout, output)
-    with blame("--port"), Server(tagger, port) as server:
+    what = f"--output: {model} carries no training state to learn from corrections"
+    learns = output is None or estimator.n_examples_ > 0
+    files.require(learns, f"{what}: train it with --keep-state.")
+    with blame("--port"), Server(Tagger(estimator, layout, output), port) as server:
         typer.echo(f"hingeline: {model} is at {server.address} (Ctrl-C ends it)")
         server.serve_forever()

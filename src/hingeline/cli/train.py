@@ -1,14 +1,23 @@
 """``hingeline train``: from a labelled file to a model."""
 
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer import Option
 
-from hingeline.cli import app, files
-from hingeline.cli.app import blame, check_sources, check_target, given, split_names
+import hingeline.data
+from hingeline._words import count_of
+from hingeline.cli import app, files, fits
+from hingeline.cli.app import blame, check_sources, check_target, flag, given, split_names
 from hingeline.cli.predict import split_columns, write_labels
+
+#: Options that are parameters of estimators under the same name.
+_PARAMETERS = (
+    *("tol", "slack", "solver", "max_iter", "max_time", "n_jobs", "loss", "rescale"),
+    *("edges", "scheme"),
+)
 
 
 def train(
@@ -106,53 +115,38 @@ def train(
     To add data to a model later, train with --keep-state and see hingeline update. To learn from
     text without labels as well, see hingeline semi.
     """
-    from functools import cache, partial
-
     import numpy as np
     from scipy.sparse import issparse
     from sklearn.base import clone
 
-    from hingeline import Checkpoint
     from hingeline._checks import require
-    from hingeline.cli import fits, in_blocks
-    from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
-    from hingeline.data.labelled import expand
-    from hingeline.data.text import atomic_text
     from hingeline.estimators.chain import scale_C
-    from hingeline.report.words import count_of
 
     values = fits.parse_grid(grid, dev, checkpoint)
     require(cv or not cv_output, "--cv-output writes what --cv finds: pass --cv 5.")
-    names = [name for pattern in data for name in expand(pattern)]
+    names, title = files.expand_all(data)
     check_sources("--dev", *names, dev)
     check_target("--model", model, *names, dev)
     fits.check_checkpoint(checkpoint, checkpoint_every, resume, str(model), *names, dev)
-    title = data[0] if len(data) == 1 else f"{len(names)} files"
     if workers is not None:
-        where = in_blocks.check_options(given(context), workers)
+        where = files.check_workers(given(context), workers)
     elif blocks is not None or len(names) > 1:
         what = "--blocks is" if blocks is not None else f"{len(names)} files are"
         raise ValueError(f"{what} for training in blocks: add --workers 2, say.")
-    params: dict[str, Any] = {"tol": tol, "slack": slack, "solver": solver, "max_iter": max_iter}
-    params |= {"max_time": max_time, "n_jobs": n_jobs, "random_state": seed}
-    if C is not None:
-        require(not values, "--grid names the values of C: leave --C out.")
-        params["C"] = fits.parse_C(C)
-    if loss is not None:
-        params["loss"] = loss
-    if nu is not None:
-        params["nu"] = fits.parse_number(nu, float)
-    clock = Clock()
+    require(C is None or not values, "--grid names the values of C: leave --C out.")
+    params = {name: context.params[name] for name in _PARAMETERS} | {"random_state": seed}
+    params["C"] = None if C is None else fits.parse_C(C)
+    params |= {"nu": fits.parse_number(nu, float), "violators": fits.parse_number(violators, int)}
+    params["projective"] = {"yes": True, "no": False}.get(projective, projective)
+    clock = fits.Clock()
     file = files.open_training(names[0], format, given(context), task)
     learner = files.learner_of(file.format, task)
-    params |= {"rescale": rescale, "violators": fits.parse_number(violators, int)}
-    params |= {"edges": edges or "full", **({} if scheme is None else {"scheme": scheme})}
-    params["projective"] = {"yes": True, "no": False}.get(projective, projective)
     known = learner().get_params(deep=False)
-    for name in sorted((given(context).keys() & params.keys()) - known.keys()):
-        what = f"--{name.replace('_', '-')} is not for --task {task}"
-        raise ValueError(f"{what} ({learner.__name__}): leave it out.")
-    estimator: Any = learner(**{name: params[name] for name in params.keys() & known.keys()})
+    for name in sorted(given(context).keys() & params.keys()):
+        what = f"{flag(name)} is not for --task {task} ({learner.__name__})"
+        require(name in known, f"{what}: leave it out.")
+    chosen = {name: value for name, value in params.items() if value is not None}
+    estimator: Any = learner(**{name: chosen[name] for name in chosen.keys() & known.keys()})
     scales = estimator.C != "scale" or known["C"] == "scale"
     require(scales, "--C: scale is for sequences; give a number, or auto.")
     estimator.check_parameters()
@@ -160,12 +154,15 @@ def train(
         require(task == "segments", "--lexicon is for --task segments: leave it out.")
         estimator.set_params(segment_features=fits.read_lexicons(lexicon))
     if workers is not None:
-        in_blocks.check_estimator(estimator)
+        from hingeline.distributed.fit import list_parts, refuse, train_blocks
+
+        with files.blame_workers(TypeError):  # before anything is read
+            refuse(estimator)
     features = fits.make_encoder(file.format.name, task, template, min_count, hash_bits)
     once = features is not None and task == "labels"  # others encode more than tokens
     encoder = clone(features) if once else None
     kind, score = file.format.kind if task == "labels" else task, None
-    progress = FitProgress(quiet or as_json)
+    progress = fits.FitProgress(quiet or as_json)
     if workers is None:
         with progress.during(title, "reading"):
             samples = files.read_training(file, columns, use, label, task)
@@ -177,9 +174,9 @@ def train(
         sparse_rows = issparse(samples.X)
     else:
         progress.say(f"{title}: {count_of(len(names), 'file')} ({file.format.name}), in blocks")
-        sparse_rows = file.format.name != "arff" or issparse(
-            files.read_training(file, None, None, label).X
-        )
+        sparse_rows = True
+        if file.format.name == "arff":
+            sparse_rows = issparse(files.read_training(file, None, None, label).X)
     if kind in ("flat", "multilabel"):
         table = not sparse_rows or file.format.name == "idx"
         estimator.set_params(scale=table if scale is None else scale)
@@ -193,14 +190,18 @@ def train(
             score, labels = fits.cross_validate(progress, estimator, encoder, samples, cv, kind)
         progress.say(f"{cv} parts, each by a model of the others: {100 * score:.2f} %")
         if cv_output is not None:
-            with blame("--cv-output"), atomic_text(cv_output) as out:
+            with blame("--cv-output"), hingeline.data.atomic_text(cv_output) as out:
                 tokens = samples.layout.kind == "tokens"
                 found = split_columns(samples.layout, labels) if tokens else [labels]
                 write_labels(out, samples.layout, *found)
         clock.stop("cross-validate")
     if workers is not None:
         reading = format, split_names(columns), split_names(use), label
-        learn = partial(in_blocks.learn, estimator, names, reading, where, blocks)
+
+        def learn() -> None:
+            with files.blame_workers():
+                train_blocks(estimator, list_parts(names, *reading), **where, blocks=blocks)
+
     else:
         if encoder is not None:  # once, for every C and every score
             at_fault = title if template is None else "--template"
@@ -217,14 +218,21 @@ def train(
     @cache
     def read_held_out() -> tuple[Any, Any]:
         """Inputs, encoded where features have names, and labels of --dev."""
-        own = encoder if workers is None else getattr(estimator, "encoder_", None)
-        found: Any = held if workers is None else in_blocks.read_held_out(estimator, dev)
+        if workers is None:
+            own, found = encoder, held
+        else:  # what is known of the files once they are read
+            own, layout = getattr(estimator, "encoder_", None), files.layout_of(estimator, model)
+            found = files.read_held_out(dev, layout, files.width_of(estimator))
+        assert found is not None
         return found.X if own is None else own.transform(found.X), found.y
 
-    watcher = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
-    if checkpoint is not None and resume != checkpoint.exists():
-        what = f"there is no checkpoint {checkpoint}" if resume else f"{checkpoint} is replaced"
-        progress.say(f"{what}: starting afresh" + ("" if resume else " without --resume"))
+    watcher = None
+    if checkpoint is not None:
+        watcher = hingeline.Checkpoint(checkpoint, checkpoint_every, resume)
+        if resume and not checkpoint.exists():
+            progress.say(f"there is no checkpoint {checkpoint}: starting afresh")
+        elif checkpoint.exists() and not resume:
+            progress.say(f"{checkpoint} is replaced: starting afresh without --resume")
     estimator.set_params(warm_start=keep_state or bool(values))
     held_out = None if dev is None else read_held_out
     blamed = title if workers is None else ""  # blocks name files themselves
@@ -234,18 +242,18 @@ def train(
         tried, best.C = [trial._asdict() for trial in best.C_path_], best.C_
     if workers is None and encoder is not None:
         best.features, best.encoder_ = features, encoder
-    layout = samples.layout if workers is None else in_blocks.layout_of(best)
+    layout = samples.layout if workers is None else files.layout_of(best, model)
     if file.format.name == "arff" and best.n_labels_ > 1:
         best.classes_ = np.asarray(layout.labels, dtype=object)
     clock.stop("train")
     options = {"dtype": dtype, "sparse": sparse, "state": keep_state and best is estimator}
     options["metadata"] = {"dev": files.source_of(dev)} if dev else {}
     options["hashed"] = workers is None
-    written = write_model(model, best, clock, layout, names, **options)
+    written = fits.write_model(model, best, clock, layout, names, **options)
     if checkpoint is not None and checkpoint.exists():
         if best.stop_reason_.startswith(("interrupted", "max_time", "max_iter")):
             progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")
         else:
             checkpoint.unlink()
-    result = {**written, **outcome_of(best), "tried": tried}
-    print_result(result | ({} if score is None else {"cv": score}), as_json)
+    result = {**written, **fits.outcome_of(best), "tried": tried}
+    fits.print_result(result | ({} if score is None else {"cv": score}), as_json)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from typer import Option
 
 import hingeline
-from hingeline.cli import app, files
+from hingeline.cli import app, files, fits
 from hingeline.cli.app import blame, check_seed, check_target
 
 _TRAINED: dict[str, Any] = {"show_default": "as trained"}
@@ -46,11 +46,9 @@ def update(
     the known ones; the features, C and everything else stay as MODEL has them. The new model may
     take the place of the old one.
     """
-    from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
-
     check_target("--model", model, data)
-    clock = Clock()
-    progress = FitProgress(quiet or as_json)
+    clock = fits.Clock()
+    progress = fits.FitProgress(quiet or as_json)
     estimator = hingeline.load(old)
     what = f"{old} holds a {type(estimator).__name__}, which cannot learn from more data"
     files.require(hasattr(estimator, "partial_fit"), f"{what}: train on all data together.")
@@ -58,8 +56,7 @@ def update(
     files.require(estimator.n_examples_ > 0, f"{what}, or on all data together.")
     width = int(estimator.n_features_in_)
     with progress.during(data, "reading"):
-        samples = files.read_for(estimator, old, data, format, grow=True)
-    files.require_labels(samples, data, "learn from")
+        samples = files.read_for(estimator, old, data, format, "learn from", grow=True)
     clock.stop("read")
     progress.say(f"{data}: {samples.size_text()} ({samples.layout.format})")
     params = {"tol": tol, "max_iter": max_iter, "max_time": max_time, "random_state": seed}
@@ -83,5 +80,5 @@ def update(
     before = estimator.metadata_.get("data")
     options = {"dtype": dtype, "sparse": sparse, "state": keep_state}
     options["before"] = before if isinstance(before, list) else []
-    written = write_model(model, estimator, clock, samples.layout, [data], **options)
-    print_result({**written, **outcome_of(estimator), **facts}, as_json)
+    written = fits.write_model(model, estimator, clock, samples.layout, [data], **options)
+    fits.print_result({**written, **fits.outcome_of(estimator), **facts}, as_json)

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 import hingeline
-from hingeline.cli import app
+from hingeline._words import count_of
+from hingeline.cli import app, fits
 
 Kind = StrEnum("Kind", ["chain", "multiclass", "graph", "segment", "dependency", "all"])
 #: Kind -> processor seconds of a first fit and prediction with one kind of numbers, measured from
@@ -66,8 +67,6 @@ def warm_up(
     from multiprocessing import get_context
 
     from hingeline import _jit
-    from hingeline.cli.progress import FitProgress
-    from hingeline.report.words import count_of
 
     folder = _jit.CACHE_FOLDER
     if folder is None:
@@ -80,7 +79,7 @@ def warm_up(
     seconds = sum(_SECONDS[name] for name, _ in work)
     began, total = time.perf_counter(), 0
     with (
-        FitProgress(quiet) as progress,
+        fits.FitProgress(quiet) as progress,
         ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool,
     ):
         progress.say(

@@ -1,22 +1,23 @@
-"""Single errors: which are shown, what they are filtered by, and how each is told."""
+"""Single errors: which are shown, what they are filtered by, how each is told, and which another
+model does not make: which of the two is better, where, by how much, and whether it is chance.
+"""
 
 from __future__ import annotations
 
 import base64
-import io
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hingeline._checks import Array, require
-from hingeline.evaluation.metrics import LabelPairs
-from hingeline.report.figures import plot_segmentation
-from hingeline.report.outcome import Outcome
-from hingeline.report.sections import Content, Table
-from hingeline.report.words import brief, count, count_of, find_direction
+from hingeline._words import SPACE, brief, count, count_of, decimal, find_direction, show
+from hingeline.evaluation.metrics import LabelPairs, count_spans, draw_sums, pair_labels, ratio
+from hingeline.report.figures import draw_png, plot_segmentation
+from hingeline.report.outcome import MOST_SCORES, Outcome
+from hingeline.report.sections import Content, Table, keep_largest
 from hingeline.schemes import span_arrays
 
 LONG = 80  # A sequence of more tokens than this is shown near its errors only,
@@ -24,7 +25,9 @@ NEAR = 6  # with so many tokens before and after each,
 MOST_TOKENS = 240  # and no more tokens than this in all.
 EACH = 2  # Each confusion has so many examples,
 MORE = 5  # as long as there are no more than this for each of the most costly errors.
+N_RESAMPLES = 1000  # for intervals of 95 %, drawn with a fixed seed
 
+Pictures = Callable[[int], str]  # The address of the picture of an example.
 #: Kinds of errors by key. The first five are of spans, which are compared where they overlap.
 KINDS = {
     "missed": "a span is missed",
@@ -50,6 +53,12 @@ class Filter:
     def add(self, example: int, *keys: str) -> None:
         """Note what is wrong with an example."""
         self.keys.setdefault(example, set()).update(keys)
+        self.kinds.update(KINDS.keys() & keys)
+
+    def mark(self, example: int) -> tuple[str, str]:
+        """Name and keys of an example on the page, if it can be filtered."""
+        keys = " ".join(sorted(self.keys.get(example, ())))
+        return f"error-{example + 1}" if keys else "", keys
 
     def kinds_table(self) -> Table | None:
         """How many errors of each kind there are; None where no kinds are known."""
@@ -68,7 +77,7 @@ class Filter:
         return {"labels": labels, "kinds": [k for k in kinds if self.kinds[k[0]]], "pairs": pairs}
 
 
-def find_filter(outcome: Outcome, new: Array | None = None) -> Filter | None:
+def find_filter(outcome: Outcome, new: Array | None = None) -> Filter:
     """What is wrong with which example; ``new`` are tokens whose word training has not seen."""
     if outcome.sets is not None:
         names, true, predicted = outcome.sets
@@ -76,10 +85,9 @@ def find_filter(outcome: Outcome, new: Array | None = None) -> Filter | None:
         for kind, these in (("absent", true & ~predicted), ("surplus", predicted & ~true)):
             for i, k in np.argwhere(these).tolist():
                 found.add(i, kind, f"l{k}")
-                found.kinds[kind] += 1
         return found
     if (pairs := outcome.pairs) is None or outcome.evaluation is None:
-        return None
+        return Filter([])
     found = Filter(pairs.labels)
     wrong = np.flatnonzero(~pairs.right)
     owner = np.searchsorted(pairs.offsets, wrong, side="right") - 1
@@ -90,11 +98,9 @@ def find_filter(outcome: Outcome, new: Array | None = None) -> Filter | None:
     if new is not None:
         for i in owner[new[wrong]].tolist():
             found.add(i, "new")
-            found.kinds["new"] += 1
     if outcome.evaluation.spans is not None and outcome.evaluation.scheme != "segments":
         for i, kind in find_span_errors(pairs, outcome.evaluation.scheme, outcome.evaluation.mode):
             found.add(i, kind)
-            found.kinds[kind] += 1
     return found
 
 
@@ -128,11 +134,9 @@ def find_span_errors(
     return list(zip(owner.tolist(), kinds, strict=True))
 
 
-def choose_errors(outcome: Outcome, found: Filter | None, n: int) -> tuple[list[int], list[int]]:
+def choose_errors(outcome: Outcome, found: Filter, n: int) -> tuple[list[int], list[int]]:
     """The most costly examples, and more of them so that each confusion has its examples."""
     first = outcome.most_costly(n)
-    if found is None or not found.pairs:
-        return first, []
     chosen = dict.fromkeys(first)
     owners: dict[str, list[int]] = {}
     for i in outcome.most_costly(len(outcome.losses)):
@@ -148,15 +152,14 @@ def choose_errors(outcome: Outcome, found: Filter | None, n: int) -> tuple[list[
 
 
 def describe_errors(
-    outcome: Outcome | None, found: Filter | None, n_errors: int, pictures: Pictures | None = None
+    outcome: Outcome, found: Filter, n_errors: int, pictures: Pictures | None
 ) -> Content | None:
     """Examples with the largest loss; None if single outputs are not known."""
-    if outcome is None or len(outcome.losses) == 0 or n_errors == 0:
+    if len(outcome.losses) == 0 or n_errors == 0:
         return None
     first, more = choose_errors(outcome, found, n_errors)
-    content: Content = {"filter": None, "parts": []}
     if not first:
-        return content | {"about": "There are no errors."}
+        return {"about": "There are no errors.", "filter": None, "parts": []}
     wrong = int((outcome.losses > 0).sum())
     about = (
         f"{count(wrong)} of {count_of(len(outcome.losses), outcome.noun)} "
@@ -164,17 +167,15 @@ def describe_errors(
         f"{'These are' if wrong > 1 else 'This is'} the {count_of(len(first), outcome.noun)} "
         "with the largest loss; numbers count from 1, as those of hingeline explain -s."
     )
-    content["parts"].append(describe_part(outcome, found, first, "", LONG, pictures))
+    parts = [describe_part(outcome, found, first, "", LONG, pictures)]
     if more:
         title = f"{count_of(len(more), outcome.noun)} more: each confusion has examples here"
-        content["parts"].append(describe_part(outcome, found, more, title, 0, pictures))
-    if found is not None:
-        content["filter"] = found.describe()
-    return content | {"about": about}
+        parts.append(describe_part(outcome, found, more, title, 0, pictures))
+    return {"about": about, "filter": found.describe() if found.keys else None, "parts": parts}
 
 
 def describe_part(
-    outcome: Outcome, found: Filter | None, chosen: list[int], title: str, long: int = 0,
+    outcome: Outcome, found: Filter, chosen: list[int], title: str, long: int = 0,
     pictures: Pictures | None = None,
 ) -> Content:  # fmt: skip
     """Some errors as a table or a list; sequences beyond ``long`` are shown near theirs only."""
@@ -195,14 +196,7 @@ def links_of(content: Content | None) -> dict[str, str]:
     return found
 
 
-def _mark(found: Filter | None, i: int) -> tuple[str, str]:
-    """Name and keys of an example on the page, if it can be filtered."""
-    if found is None:
-        return "", ""
-    return f"error-{i + 1}", " ".join(sorted(found.keys.get(i, ())))
-
-
-def _error_table(outcome: Outcome, found: Filter | None, chosen: list[int]) -> Table:
+def _error_table(outcome: Outcome, found: Filter, chosen: list[int]) -> Table:
     """Errors of single labels, of sets, or of outputs that have no labels to compare."""
     rows = []
     for i in chosen:
@@ -218,7 +212,7 @@ def _error_table(outcome: Outcome, found: Filter | None, chosen: list[int]) -> T
         head[2:] = ["missing", "too many", "right"]
     head += ["text"] * (outcome.tokens is not None)
     words = range(2, len(head))
-    ids = [_mark(found, i) for i in chosen]
+    ids = [found.mark(i) for i in chosen]
     return Table("Errors with the largest loss", head, rows, words, words, kind="texts", ids=ids)
 
 
@@ -227,13 +221,13 @@ def _list(labels: list[Any], others: Collection[Any], both: bool = False) -> str
 
 
 def _describe(
-    outcome: Outcome, found: Filter | None, i: int, long: int, pictures: Pictures | None
+    outcome: Outcome, found: Filter, i: int, long: int, pictures: Pictures | None
 ) -> Content:
     """One sequence or graph: its tokens with their labels, or its picture and its confusions."""
     true, predicted = outcome.true[i], outcome.predicted[i]
     wrong = np.array([a != b for a, b in zip(true, predicted, strict=True)], dtype=bool)
     share = f"{count(int(wrong.sum()))} of {count_of(len(true), outcome.part)} wrong"
-    name, keys = _mark(found, i)
+    name, keys = found.mark(i)
     content: Content = {
         "id": name, "keys": keys, "items": [], "confusions": [], "picture": "",
         "head": f"Number {i + 1}: loss {brief(outcome.losses[i])}, {share}",
@@ -241,7 +235,7 @@ def _describe(
     if outcome.part == "node" and outcome.tokens is None:
         pairs = Counter((true[t], predicted[t]) for t in np.flatnonzero(wrong).tolist())
         content["confusions"] = [(a, b, count(n)) for (a, b), n in pairs.most_common(6)]
-        content["picture"] = "" if pictures is None else pictures.draw(i)
+        content["picture"] = "" if pictures is None else pictures(i)
         return content
     tokens: list[Any] = outcome.tokens[i] if outcome.tokens is not None else list(range(len(true)))
     at = 0
@@ -276,45 +270,158 @@ def find_excerpts(wrong: Array, long: int = LONG) -> list[tuple[int, int]]:
     return found
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """What is needed to draw the labels of a graph's nodes as those of a picture."""
-
-    true: list[Any]
-    predicted: list[Any]
-    regions: list[Any]  # (rows, columns) nodes of pixels, or a shape (rows, columns)
-    images: list[Any] | None
-    classes: list[Any]
-    void_label: Any
-
-    def draw(self, i: int) -> str:
-        """A picture as the address of an image: truth beside prediction."""
-        own = np.asarray(self.regions[i])
-        where: dict[str, Any] = {"shape": tuple(own.tolist())} if own.ndim == 1 else {}
-        figure = plot_segmentation(
-            self.predicted[i], self.true[i], image=None if self.images is None else self.images[i],
-            classes=self.classes, void_label=self.void_label, title="",
-            **(where or {"regions": own}),
-        )  # fmt: skip
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=80)
-        return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
 def check_pictures(
     model: Any, y_true: Any, y_pred: Any, regions: Any, images: Any
 ) -> Pictures | None:
-    """The pictures that the arguments of a report describe."""
+    """What draws the labels of a graph's nodes as those of a picture, truth beside prediction.
+
+    ``regions`` are (rows, columns) nodes of pixels, or shapes (rows, columns).
+    """
     if regions is None:
         require(images is None, "images are drawn with regions: pass regions with them.")
         return None
     if not hasattr(model, "void_label") or y_true is None:
         raise ValueError("regions are for the labels of a GraphSSVM: pass y_true and y_pred.")
     for name, given in (("regions", regions), ("images", images)):
-        if given is not None and len(given) != len(y_true):
-            what = f"{name} has {len(given)} entries and y_true has {len(y_true)}"
-            raise ValueError(f"{what}: they must have one length.")
+        size = len(y_true) if given is None else len(given)
+        what = f"{name} has {size} entries and y_true has {len(y_true)}"
+        require(size == len(y_true), f"{what}: they must have one length.")
     classes, void = model.classes_.tolist(), model.void_label
     seen = {label for y in (*y_true, *y_pred) for label in np.asarray(y).tolist()}
     classes += sorted(seen - {*classes, void}, key=str)
-    return Pictures(y_true, y_pred, regions, images, classes, void)
+
+    def draw(i: int) -> str:
+        own = np.asarray(regions[i])
+        where: Any = {"shape": tuple(own.tolist())} if own.ndim == 1 else {"regions": own}
+        where["image"] = None if images is None else images[i]
+        given = {"classes": classes, "void_label": void, "title": ""}
+        figure = plot_segmentation(y_pred[i], y_true[i], **where, **given)
+        return "data:image/png;base64," + base64.b64encode(draw_png(figure, 80)).decode()
+
+    return draw
+
+
+#: A score: its name, and (models, examples) of what it is a share of; F1 is one as well.
+Share = tuple[Any, Array, Array]
+
+
+def describe_comparison(name: str, own: Outcome, other: Outcome, n_errors: int) -> Content:
+    """Scores of two outcomes side by side, and examples that only one of them gets right."""
+    name = show(name, 40)
+    if own.sets is not None and other.sets is not None:
+        shares = _count_sets(*own.sets[:2], np.stack([own.sets[2], other.sets[2]]))
+        parts, part = [own.sets[1] == side for side in (own.sets[2], other.sets[2])], "indicator"
+    elif own.evaluation is not None and own.pairs is not None and other.pairs is not None:
+        shares = _count_labels(own, other)
+        parts, part = [own.pairs.right, other.pairs.right], own.part
+    else:
+        raise ValueError("compare is for outputs with as many labels as the truth: leave it out.")
+    whole = [side.losses == 0 for side in (own, other)]
+    rows = [_agree(f"{own.noun}s without errors", *whole)]
+    if not own.single:
+        rows.append(_agree(f"{part}s", *parts))
+    only, theirs = (int((a & ~b).sum()) for a, b in (whole, whole[::-1]))
+    about = (
+        f"Of {count_of(len(whole[0]), own.noun)}, {count(only)} are free of errors with this model "
+        f"only, and {count(theirs)} with {name} only. If both models were equally good, a split "
+        f"as uneven as this would have a probability of {_probability(mcnemar(only, theirs))} "
+        "(McNemar's exact test)."
+    )
+    groups = []
+    for title, side, mask in (
+        (f"Only this model is right. What {name} predicts", other, whole[0] & ~whole[1]),
+        (f"Only {name} is right. What this model predicts", own, whole[1] & ~whole[0]),
+    ):
+        worst = [i for i in side.most_costly(len(mask)) if mask[i]][: (n_errors + 1) // 2]
+        if worst:
+            groups.append(
+                describe_part(side, Filter([]), worst, f"{title} ({count(int(mask.sum()))})")
+            )
+    head = ("right", "both", "only this model", f"only {name}", "neither")
+    agreement = Table("Who is right", head, rows)
+    scores = _score_table(name, shares, own.noun)
+    return {"about": about, "scores": scores, "agreement": agreement, "groups": groups}
+
+
+def mcnemar(only: int, theirs: int) -> float:
+    """Probability of a split at least as uneven where each side has a chance of one half."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(only, only + theirs).pvalue) if only + theirs else 1.0
+
+
+def _agree(what: str, own: Array, other: Array) -> list[str]:
+    cells = (own & other, own & ~other, ~own & other, ~own & ~other)
+    return [what, *(count(int(cell.sum())) for cell in cells)]
+
+
+def _count_labels(own: Outcome, other: Outcome) -> list[Share]:
+    """Accuracies, F1 of spans, and that of each type of span or each label."""
+    assert own.evaluation is not None
+    both = pair_labels([*own.true, *own.true], [*own.predicted, *other.predicted])
+    size = len(both.offsets) - 1
+    lengths, right = np.diff(both.offsets).reshape(2, -1), both.count_right().reshape(2, -1)
+    shares: list[Share] = [("accuracy" if own.single else f"{own.part} accuracy", right, lengths)]
+    if not own.single:
+        shares.append((f"{own.noun}s without errors", right == lengths, np.ones_like(lengths)))
+    if own.evaluation.spans is None:
+        owner = np.repeat(np.arange(size), np.diff(both.offsets))
+        names: list[Any] = both.labels
+        kinds = [both.true[both.right], both.predicted, both.true]
+        owners = [owner[both.right], owner, owner]
+    else:
+        names, kinds, owners = count_spans(both, own.evaluation.scheme, own.evaluation.mode)
+        counts = [np.bincount(owner, minlength=size).reshape(2, -1) for owner in owners]
+        shares.append(("span F1", 2 * counts[0], counts[1] + counts[2]))
+    sizes = np.bincount(np.concatenate(kinds[1:]), minlength=len(names))
+    for k in keep_largest(sizes, MOST_SCORES).tolist():
+        counts = [
+            np.bincount(owner[kind == k], minlength=size).reshape(2, -1)
+            for owner, kind in zip(owners, kinds, strict=True)
+        ]
+        if sizes[k]:
+            shares.append((f"F1 of {names[k]}", 2 * counts[0], counts[1] + counts[2]))
+    return shares
+
+
+def _count_sets(names: list[Any], true: Array, predicted: Array) -> list[Share]:
+    """Accuracies and F1 of sets, and F1 of each label; ``predicted`` is of both models."""
+    right = true == predicted
+    every = np.ones(right.shape[:2])
+    correct, either = 2 * (true & predicted), true.astype(int) + predicted
+    shares: list[Share] = [
+        ("indicators right", right.mean(axis=2), every),
+        ("examples without errors", right.all(axis=2), every),
+        ("F1 of all labels", correct.sum(axis=2), either.sum(axis=2)),
+    ]
+    kept = keep_largest(either.sum(axis=(0, 1)), MOST_SCORES)
+    return shares + [(f"F1 of {names[k]}", correct[:, :, k], either[:, :, k]) for k in kept]
+
+
+def _score_table(name: str, shares: list[Share], noun: str) -> Table:
+    """Each score of both models, and a paired bootstrap of the difference over whole examples."""
+    n = len(shares)
+    columns = [table[m] for m in (0, 1) for k in (1, 2) for table in (share[k] for share in shares)]
+    table = np.stack(columns, axis=1).astype(float)
+    sums = np.vstack([table.sum(axis=0), draw_sums(table, N_RESAMPLES, 0)])
+    own, other = (ratio(sums[:, at : at + n], sums[:, at + n : at + 2 * n]) for at in (0, 2 * n))
+    differences = own - other
+    low, high = np.quantile(differences[1:], [0.025, 0.975], axis=0)
+    below, above = (1 + (side[1:] >= 0).sum(axis=0) for side in (-differences, differences))
+    chance = np.minimum(2 * np.minimum(below, above) / (N_RESAMPLES + 1), 1.0)
+    rows = [
+        [
+            shares[k][0],
+            *(decimal(100 * value, 2) for value in (own[0, k], other[0, k], differences[0, k])),
+            f"{decimal(100 * low[k], 2)} to {decimal(100 * high[k], 2)}",
+            _probability(chance[k]),
+        ]
+        for k in range(n)
+    ]
+    head = ("score %", "this model", name, "difference", f"95{SPACE}% interval", "p")
+    caption = f"Scores: {count(N_RESAMPLES)} resamples of {noun}s"
+    return Table(caption, head, rows, names=(0,))
+
+
+def _probability(p: float) -> str:
+    return "< 0.001" if p < 0.001 else decimal(p, 3)

@@ -20,9 +20,9 @@ import numpy as np
 
 from hingeline._checks import Array, require
 from hingeline._files import check_target, replacing
+from hingeline._words import SPACE, brief, significant
 from hingeline.core.results import HistoryRow
 from hingeline.estimators.paths import Path as ModelPath
-from hingeline.report.words import SPACE, brief, significant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,13 +65,14 @@ def new_figure(width: float = 7.0, height: float = 5.2) -> Figure:
         how = "install hingeline[plot] (pip install 'hingeline[plot]')"
         raise ImportError(f"plots need matplotlib: {how}.") from error
     figure: Any = Figure(figsize=(width, height), dpi=150, layout="constrained")
-    figure._repr_png_ = partial(_draw_png, figure)  # what a notebook asks for
+    figure._repr_png_ = partial(draw_png, figure)  # what a notebook asks for
     return cast("Figure", figure)
 
 
-def _draw_png(figure: Figure) -> bytes:
+def draw_png(figure: Figure, dpi: int = 100) -> bytes:
+    """A figure as the bytes of a PNG file."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=100)
+    figure.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
 
 
@@ -86,7 +87,7 @@ def _take_axes(given: Axes | None, width: float, height: float) -> Any:
         return given
     figure = new_figure(width, height)
     axes: Any = figure.subplots()
-    axes._repr_png_ = partial(_draw_png, figure)
+    axes._repr_png_ = partial(draw_png, figure)
     return axes
 
 
@@ -292,8 +293,7 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     """Ends, ticks and their labels of an axis that holds all values."""
     from matplotlib import ticker
 
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    set_limits = axes.set_xlim if which == "x" else axes.set_ylim
+    axis, set_limits = getattr(axes, f"{which}axis"), getattr(axes, f"set_{which}lim")
     low, high = float(np.min(values)), float(np.max(values))
     if not log:
         # A range far narrower than its values would need labels of many digits.
@@ -309,7 +309,7 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     low, high = (math.log10(max(end, 1.0 / _LARGEST)) for end in (low, high))
     decades = max(high - low, 0.3)
     middle, half = 0.5 * (low + high), 0.57 * decades
-    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    getattr(axes, f"set_{which}scale")("log")
     set_limits(10 ** (middle - half), 10 ** (middle + half))
     if decades < 0.7:  # so short a range is nearly linear
         axis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -493,8 +493,9 @@ def plot_segmentation(
     size = maps["predicted"].shape
     found = "predicted"
     if truth is not None:
-        if (other := maps["truth"]).shape != size:
-            raise ValueError(f"truth has shape {other.shape}, predicted {size}: they must agree.")
+        other = maps["truth"]
+        what = f"truth has shape {other.shape}, predicted {size}"
+        require(other.shape == size, f"{what}: they must agree.")
         right = (other == maps["predicted"])[other != void_label]
         share = f"{100.0 * right.mean():.1f} % of pixels right" if right.size else "nothing known"
         found += f", {share}"
@@ -591,24 +592,23 @@ def _label_map(values: Any, name: str, regions: Any, shape: tuple[int, int] | No
     labels = np.asarray(values)
     if regions is not None:
         regions = np.asarray(regions)
-        if regions.ndim != 2 or regions.dtype.kind not in "iu" or regions.size == 0:
-            found = f"regions has shape {regions.shape} and dtype {regions.dtype}"
-            wanted = "whole numbers of shape (rows, columns): the node of each pixel"
-            raise ValueError(f"{found}, expected {wanted}.")
+        fine = regions.ndim == 2 and regions.dtype.kind in "iu" and regions.size
+        found = f"regions has shape {regions.shape} and dtype {regions.dtype}"
+        wanted = "whole numbers of shape (rows, columns): the node of each pixel"
+        require(fine, f"{found}, expected {wanted}.")
     has = f"{name} has {len(labels)} labels" if labels.ndim else ""
     if labels.ndim == 1 and regions is not None:
         low, high = int(regions.min()), int(regions.max())
-        if low < 0 or high >= len(labels):
-            what = f"regions holds {low} to {high}, but {has}"
-            raise ValueError(f"{what}: nodes are counted from 0.")
+        what = f"regions holds {low} to {high}, but {has}"
+        require(low >= 0 and high < len(labels), f"{what}: nodes are counted from 0.")
         return np.asarray(labels[regions])
     if labels.ndim == 1 and shape is not None:
-        if len(labels) != (size := shape[0] * shape[1]):
-            raise ValueError(f"{has}, but shape={tuple(shape)} has {size} pixels.")
+        size = shape[0] * shape[1]
+        require(len(labels) == size, f"{has}, but shape={tuple(shape)} has {size} pixels.")
         return labels.reshape(shape)
-    if labels.ndim != 2 or labels.size == 0:
-        what = f"{name} has shape {labels.shape}: give labels of shape (rows, columns)"
-        raise ValueError(f"{what}, or one for each node with regions=… or shape=….")
+    what = f"{name} has shape {labels.shape}: give labels of shape (rows, columns)"
+    how = "one for each node with regions=… or shape=…"
+    require(labels.ndim == 2 and labels.size, f"{what}, or {how}.")
     return labels
 
 
@@ -618,9 +618,8 @@ def _image(values: Any, size: tuple[int, ...]) -> Array:
     image = image / (255.0 if image.dtype.kind in "iu" else 1.0)
     if image.ndim == 2:
         image = np.repeat(image[:, :, None], 3, axis=2)
-    if image.shape != (*size, 3):
-        what = f"image has shape {image.shape}, but the labels have shape {size}"
-        raise ValueError(f"{what}: it must be {size} or {(*size, 3)}.")
+    what = f"image has shape {image.shape}, but the labels have shape {size}"
+    require(image.shape == (*size, 3), f"{what}: it must be {size} or {(*size, 3)}.")
     return np.clip(image, 0.0, 1.0)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hingeline._checks import Array, check_loss, is_list, require
+from hingeline._words import brief, count, count_of, decimal, percent
 from hingeline.evaluation.calibration import calibration_error
 from hingeline.evaluation.inspection import read_blocks
 from hingeline.evaluation.metrics import (
@@ -22,8 +23,15 @@ from hingeline.evaluation.metrics import (
     precision_recall_f1,
 )
 from hingeline.report.figures import draw_chart, draw_reliability
-from hingeline.report.sections import MOST_IN_MATRIX, Cell, Content, Matrix, Table, pick_shade
-from hingeline.report.words import brief, count, count_of, decimal, percent
+from hingeline.report.sections import (
+    MOST_IN_MATRIX,
+    Cell,
+    Content,
+    Matrix,
+    Table,
+    keep_largest,
+    pick_shade,
+)
 from hingeline.structures.custom import takes_input
 
 N_BINS = 12  # Points of a reliability curve.
@@ -82,8 +90,8 @@ def compare(
     single = not (own or graph or sets or trees or segments or read_blocks(model).is_chain)
     part = "node" if graph else "word" if trees else "token"
     if y_true is None:
-        if tokens is not None:
-            raise ValueError("tokens are shown with labels: pass y_true and y_pred with them.")
+        what = "tokens are shown with labels"
+        require(tokens is None, f"{what}: pass y_true and y_pred with them.")
         return None if evaluation is None else Outcome(single, evaluation, part=part)
     if own:
         return _compare_structure(model, evaluation, y_true, y_pred, tokens)
@@ -93,20 +101,20 @@ def compare(
         y_true, y_pred = _wrap(y_true, "y_true"), _wrap(y_pred, "y_pred")
     if graph and model.void_label is not None:
         y_true, y_pred, tokens = _drop_void(model.void_label, y_true, y_pred, tokens)
+    attachment = None
     if trees:
         attachment = attachment_scores(y_true, y_pred)
-        pairs = pair_labels(*_mark_heads(y_true, y_pred))
-        found = _finish(pairs, _count_wrong(pairs), evaluation, single, tokens, part)
-        return replace(found, attachment=attachment)
+        y_true, y_pred = _mark_heads(y_true, y_pred)
     pairs = pair_labels(y_true, y_pred)
-    if segments:
-        return _finish(pairs, _count_wrong(pairs), evaluation, single, tokens, part)
-    word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
-    cost = check_loss(model.loss, word, model.classes_.tolist(), vector=not single, whole=whole)
-    losses = find_losses(pairs, model.classes_, cost)
-    if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
-        losses = np.minimum(losses, cost[0, 0])
-    return _finish(pairs, losses, evaluation, single, tokens, part)
+    if trees or segments:  # how many labels are wrong
+        losses = np.subtract(np.diff(pairs.offsets), pairs.count_right(), dtype=float)
+    else:
+        word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
+        cost = check_loss(model.loss, word, model.classes_.tolist(), vector=not single, whole=whole)
+        losses = find_losses(pairs, model.classes_, cost)
+        if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
+            losses = np.minimum(losses, cost[0, 0])
+    return replace(_finish(pairs, losses, evaluation, single, tokens, part), attachment=attachment)
 
 
 def _mark_heads(y_true: Any, y_pred: Any) -> list[list[list[str]]]:
@@ -117,11 +125,6 @@ def _mark_heads(y_true: Any, y_pred: Any) -> list[list[list[str]]]:
         sides[0].append([str(relation) for (_, relation), _ in pairs])
         sides[1].append([f"{b}{', wrong head' * (h != k)}" for (h, _), (k, b) in pairs])
     return sides
-
-
-def _count_wrong(pairs: LabelPairs) -> Array:
-    """How many labels of each sequence are wrong."""
-    return np.diff(np.concatenate([[0.0], np.cumsum(~pairs.right)])[pairs.offsets])
 
 
 def _drop_void(void: Any, y_true: Any, y_pred: Any, tokens: Any) -> tuple[Any, ...]:
@@ -202,9 +205,8 @@ def _compare_structure(
     single = all(len(y) == 1 for y in (*true, *predicted))
     if all(len(a) == len(b) for a, b in zip(true, predicted, strict=True)):
         return _finish(pair_labels(true, predicted), losses, evaluation, single, tokens)
-    if tokens is not None:
-        what = "tokens need one label each, but true and predicted outputs differ in length"
-        raise ValueError(f"{what}: leave tokens out.")
+    what = "tokens need one label each, but true and predicted outputs differ in length"
+    require(tokens is None, f"{what}: leave tokens out.")
     return Outcome(False, evaluation, true, predicted, losses)
 
 
@@ -235,16 +237,13 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
         if not is_list(entry):
             raise TypeError(f"tokens[{i}] is {entry!r:.60}, not a list of tokens.")
         found[i] = list(entry)
-        if len(found[i]) != len(labels):
-            what = f"tokens[{i}] has {len(found[i])} tokens and y_true[{i}] has {len(labels)}"
-            raise ValueError(f"{what} labels: they must have one length.")
+        what = f"tokens[{i}] has {len(found[i])} tokens and y_true[{i}] has {len(labels)}"
+        require(len(found[i]) == len(labels), f"{what} labels: they must have one length.")
     return found
 
 
-def describe_evaluation(outcome: Outcome | None, links: Mapping[str, str]) -> Content | None:
+def describe_evaluation(outcome: Outcome, links: Mapping[str, str]) -> Content:
     """Everything that an evaluation says, except single errors, to which there are links by key."""
-    if outcome is None:
-        return None
     found, single = outcome.evaluation, outcome.single
     about = [] if found is None else [_describe_data(outcome, found)]
     if len(outcome.losses):
@@ -255,7 +254,6 @@ def describe_evaluation(outcome: Outcome | None, links: Mapping[str, str]) -> Co
             "have no loss."
         )
     content: Content = {"about": about, "summary": None, "spans": None, "confusion": None}
-    content |= {"reliability": [], "words": None, "kinds": None}
     if outcome.sets is not None:
         return content | _describe_sets(*outcome.sets)
     if found is None:
@@ -278,11 +276,13 @@ def describe_reliability(
 ) -> list[Any]:
     """How often predictions are right that are so sure, by measure: a sentence and a chart."""
     found = []
+    right = outcome.pairs.right if outcome.pairs is not None else None
+    if outcome.sets is not None:
+        right = (outcome.sets[1] == outcome.sets[2]).ravel()
     for measure, values in sure.items():
+        if values is None:
+            continue
         flat = np.concatenate([np.ravel(part) for part in values]).astype(float)
-        right = outcome.pairs.right if outcome.pairs is not None else None
-        if outcome.sets is not None:
-            right = (outcome.sets[1] == outcome.sets[2]).ravel()
         if void is not None:
             flat = flat[[label != void for labels in y_true for label in labels]]
         what = f"{measure} has {len(flat)} values"
@@ -301,9 +301,9 @@ def describe_reliability(
     return found
 
 
-def find_new_words(outcome: Outcome | None, model: Any, seen: Any) -> Array | None:
+def find_new_words(outcome: Outcome, model: Any, seen: Any) -> Array | None:
     """Which tokens training has not seen; None where that is not known."""
-    if outcome is None or outcome.tokens is None or outcome.single or outcome.pairs is None:
+    if outcome.tokens is None or outcome.single or outcome.pairs is None:
         return None
     encoder: Any = getattr(model, "encoder_", None)
     if seen is None and hasattr(encoder, "seen_values"):
@@ -315,10 +315,11 @@ def find_new_words(outcome: Outcome | None, model: Any, seen: Any) -> Array | No
     return None if new.all() else new  # the tokens are no words then
 
 
-def describe_words(outcome: Outcome, new: Array) -> Table:
-    """Accuracy on words that were seen in training, and on others."""
+def describe_words(outcome: Outcome, new: Array | None) -> Table | None:
+    """Accuracy on words that were seen in training, and on others, where they are known."""
     pairs, rows = outcome.pairs, []
-    assert pairs is not None
+    if pairs is None or new is None:
+        return None
     inside = np.array([label != "O" for label in pairs.labels])[pairs.true]
     spans = outcome.evaluation is not None and outcome.evaluation.spans is not None
     for name, mask in (("seen in training", ~new), ("new", new)):
@@ -430,7 +431,7 @@ def _confusion(found: Evaluation, links: Mapping[str, str]) -> Matrix:
     number = list(range(len(names)))
     if lumped:
         total = counts.sum(axis=0) + counts.sum(axis=1)
-        kept = np.sort(np.argsort(-total, kind="stable")[:MOST_IN_MATRIX])
+        kept = keep_largest(total, MOST_IN_MATRIX)
         others = count(len(names) - MOST_IN_MATRIX)
         counts = merge_labels(counts, kept)
         names = [names[k] for k in kept] + [f"{others} others"]

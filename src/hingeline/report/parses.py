@@ -109,8 +109,6 @@ def _draw_svg(words: Sequence[str], heads: list[int], labels: list[str]) -> str:
             bend = 10.0 if x > start else -10.0
             path = (
                 f"M{start:.1f} {base:.1f}V{top + 10:.1f}Q{start:.1f} {top:.1f} {start + bend:.1f} "
-            )
-            path += (
                 f"{top:.1f}H{x - bend:.1f}Q{x:.1f} {top:.1f} {x:.1f} {top + 10:.1f}V{base - 3:.1f}"
             )
             middle = (start + x) / 2

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline import _words as words
 from hingeline._checks import Array
+from hingeline._words import SPACE, count, count_of, decimal, percent, show, significant
 from hingeline.core.results import HistoryRow, relative
 from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.base import positive_part
 from hingeline.evaluation.inspection import Blocks, read_blocks, top_features
 from hingeline.modelfile.estimators import versions
-from hingeline.report import words
 from hingeline.report.figures import draw_charts, label_affinities
-from hingeline.report.words import SPACE, count, count_of, decimal, percent, show, significant
 
 Content = dict[str, Any]
 
@@ -231,12 +231,11 @@ def parameter_text(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    if value is None or isinstance(value, (bool, str, np.bool_)):
-        return repr(value.item() if isinstance(value, np.generic) else value)
-    if isinstance(value, numbers.Integral):
-        return str(int(value))
-    if isinstance(value, numbers.Real):
-        return f"{float(value):g}" if float(f"{float(value):g}") == value else repr(float(value))
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, (int, str)):
+        return repr(value)
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, np.ndarray):
         return f"array of shape {value.shape}"
     if isinstance(value, Mapping):
@@ -330,7 +329,7 @@ def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
         shown = f"the {MOST_LABELS} of {count(len(groups))} labels with the largest weights"
         about += f" Only {shown} are shown."
         sizes = np.array([max(abs(row.weight) for row in found) for _, found in groups])
-        groups = [groups[k] for k in np.sort(np.argsort(-sizes, kind="stable")[:MOST_LABELS])]
+        groups = [groups[k] for k in keep_largest(sizes, MOST_LABELS)]
     largest = max(abs(row.weight) for row in rows)
     decimals = words.decimals_for(largest, 3)
 
@@ -374,17 +373,16 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
         allowed = np.block([[start, True], [allowed, end[:, None]]])
         rows, columns = np.append(0, kept + 1), np.append(kept, n)
     forbidden = "" if allowed[np.ix_(rows, columns)].all() else f"× is forbidden by {model.scheme_}"
-    weights = np.where(allowed, weights, -np.inf)[np.ix_(rows, columns)]
     return _weight_matrix(
-        Matrix(
-            f"From label (rows) to label (columns){which}", "from ↓ to →",
-            [heads[k] for k in columns.tolist()], [(names[k], ()) for k in rows.tolist()],
-            "A cell is what the label of its column adds to the score right after that of its row",
-            title="Transitions",
-        ),
-        weights,
+        np.where(allowed, weights, -np.inf)[np.ix_(rows, columns)],
+        [names[k] for k in rows.tolist()],
+        [heads[k] for k in columns.tolist()],
+        f"From label (rows) to label (columns){which}",
+        "from ↓ to →",
+        "Transitions",
+        "A cell is what the label of its column adds to the score right after that of its row",
         forbidden,
-    )  # fmt: skip
+    )
 
 
 def _pair_tables(model: Any) -> list[Matrix]:
@@ -412,26 +410,29 @@ def _pair_tables(model: Any) -> list[Matrix]:
     found = []
     for k, weights in enumerate(tables):
         kept, which = _keep_largest(np.nan_to_num(weights))
-        shown = [labels[j] for j in kept.tolist()]
-        lines: list[Any] = [(name, ()) for name in shown]
-        empty = Matrix(caption + which, corner, shown, lines, note, titles[k])
-        found.append(_weight_matrix(empty, weights[np.ix_(kept, kept)]))
+        shown, part = [labels[j] for j in kept.tolist()], weights[np.ix_(kept, kept)]
+        text = caption + which, corner, titles[k], note
+        found.append(_weight_matrix(part, shown, shown, *text))
     return found
 
 
 def _keep_largest(weights: Array) -> tuple[Array, str]:
     """Labels for a matrix, those with the largest weights, and which they are in words."""
-    n = len(weights)
-    if n <= MOST_IN_MATRIX:
-        return np.arange(n), ""
-    sizes = np.abs(weights)
-    order = np.argsort(-np.maximum(sizes.max(axis=0), sizes.max(axis=1)), kind="stable")
-    which = f": the {MOST_IN_MATRIX} of {count(n)} labels with the largest weights"
-    return np.sort(order[:MOST_IN_MATRIX]), which
+    sizes = np.maximum(np.abs(weights).max(axis=0), np.abs(weights).max(axis=1))
+    which = f": the {MOST_IN_MATRIX} of {count(len(sizes))} labels with the largest weights"
+    return keep_largest(sizes, MOST_IN_MATRIX), which if len(sizes) > MOST_IN_MATRIX else ""
 
 
-def _weight_matrix(matrix: Matrix, weights: Array, forbidden: str = "") -> Matrix:
-    """A matrix with its cells: NaN is no weight at all, −∞ what is forbidden."""
+def keep_largest(sizes: Array, n: int) -> Array:
+    """Places of the n largest, of equal ones the first, in their order."""
+    return np.sort(np.argsort(-sizes, kind="stable")[:n])
+
+
+def _weight_matrix(
+    weights: Array, rows: list[Any], columns: list[Any], caption: str, corner: str, title: str,
+    about: str, forbidden: str = "",
+) -> Matrix:  # fmt: skip
+    """Weights of pairs of labels: NaN is no weight at all, −∞ what is forbidden."""
     largest = float(np.max(np.abs(weights[np.isfinite(weights)]), initial=0.0)) or 1.0
     # Cells have room for few characters: weights of another size are shown in units of their own.
     power = 0 if 0.1 <= largest < 1000 else math.floor(math.log10(largest))
@@ -448,15 +449,15 @@ def _weight_matrix(matrix: Matrix, weights: Array, forbidden: str = "") -> Matri
 
     lines = [
         (name, [cell(weight) for weight in line])
-        for (name, _), line in zip(matrix.rows, weights.tolist(), strict=True)
+        for name, line in zip(rows, weights.tolist(), strict=True)
     ]
     units = f", in units of {words.power_of_ten(power)}" if power else ""
     note = (
-        f"{matrix.note}{units}. Positive weights are blue, negative ones are orange. "
+        f"{about}{units}. Positive weights are blue, negative ones are orange. "
         f"{forbidden}{'. ' * bool(forbidden)}The shade is the share of the largest, on a scale of "
         "square roots."
     )
-    return replace(matrix, rows=lines, note=note)
+    return Matrix(caption, corner, columns, lines, note, title)
 
 
 _PROGRAMS = {
@@ -505,22 +506,19 @@ def seed_words(seed: Any) -> str:
 
 def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
     """(role, name, bytes or None, SHA-256) of each data file; ``data`` as for a report."""
-    if isinstance(data, Mapping):
-        entries = [(str(role), value) for role, value in data.items()]
-    elif data is None or isinstance(data, (list, tuple)):
-        entries = [("", value) for value in data or ()]
-    elif isinstance(data, (str, os.PathLike)):
-        entries = [("", data)]
-    else:
+    if data is None or isinstance(data, (str, os.PathLike)):
+        data = [] if data is None else [data]
+    if not isinstance(data, (Mapping, list, tuple)):
         what = "data must be a path, a list of paths or a dict of them"
         raise TypeError(f"{what}, got {type(data).__name__}.")
     found: list[tuple[str, str, int | None, str]] = []
-    for role, value in entries:
+    for role, value in data.items() if isinstance(data, Mapping) else [("", v) for v in data]:
         where = f"data[{role!r}]" if role else "data"
         if isinstance(value, Mapping):
             if not {"name", "sha256"} <= set(value):
                 raise ValueError(f"{where} must have a 'name' and a 'sha256'.")
-            found.append((role, str(value["name"]), value.get("bytes"), str(value["sha256"])))
+            name, digest = str(value["name"]), str(value["sha256"])
+            found.append((str(role), name, value.get("bytes"), digest))
             continue
         if not isinstance(value, (str, os.PathLike)):
             raise TypeError(f"{where} must be a path, got {type(value).__name__}.")
@@ -528,7 +526,7 @@ def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
         try:
             with open(value, "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-                found.append((role, name, file.tell(), digest))
+                found.append((str(role), name, file.tell(), digest))
         except OSError as error:
             raise type(error)(f"{where}: cannot read {name}: {error.strerror or error}.") from None
     return found
