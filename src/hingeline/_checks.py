@@ -75,8 +75,9 @@ def check_common(estimator: Any) -> None:
     """Check the parameters that all estimators share; the registry checks those of solvers."""
     if not isinstance(estimator.C, str):
         positive("C", estimator.C, infinite=True)
-    elif estimator.C not in ("auto", "scale")[: 1 + estimator._takes_scale]:
-        known = "a number, 'auto' or 'scale'" if estimator._takes_scale else "a number or 'auto'"
+    elif estimator.C not in ("auto", type(estimator).C):
+        scales = type(estimator).C == "scale"
+        known = "a number, 'auto' or 'scale'" if scales else "a number or 'auto'"
         raise TypeError(f"C must be {known}, got {estimator.C!r}.")
     violators = estimator.violators
     what = f"violators={violators!r} belongs to slack='sum'; leave it None for"

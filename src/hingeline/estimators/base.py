@@ -3,9 +3,10 @@
 import math
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
-from inspect import cleandoc
+from inspect import cleandoc, signature
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -14,7 +15,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, as_callbacks, check_common, effective_n_jobs, require, warn
+from hingeline import _checks as checks
+from hingeline._checks import Array, require
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
@@ -57,8 +59,9 @@ def positive_part(estimator: Any) -> float:
 
 
 def share_docs(cls: Class) -> Class:
-    """Complete a class's docstring by the parameters and attributes that its bases describe."""
+    """Complete a class's docstring by what its bases say of parameters it has, and attributes."""
     own: dict[str, list[str]] = {}
+    parameters = {*signature(cls).parameters}
     for base in cls.__mro__:
         if base.__module__.startswith("hingeline.") and base.__doc__:
             head, *parts = re.split(r"\n\n(\w+)\n-+\n", cleandoc(base.__doc__))
@@ -66,8 +69,10 @@ def share_docs(cls: Class) -> Class:
             for title, body in zip(parts[::2], parts[1::2], strict=True):
                 known = set().union(*map(_read_names, own.get(title, ())))
                 entries = re.split(r"\n(?=\S)", body)
-                more = [entry for entry in entries if not known & _read_names(entry)]
-                own[title] = [*own.get(title, ()), *more]
+                for entry in entries:
+                    names = _read_names(entry)
+                    if not names & known and (title != "Parameters" or names <= parameters):
+                        own.setdefault(title, []).append(entry)
     text = "".join(own.pop("", []))
     for title in sorted(own, key=["Parameters", "Attributes", "Examples"].index):
         text += f"\n\n{title}\n{'-' * len(title)}\n" + "\n".join(own[title])
@@ -82,6 +87,12 @@ def _read_names(entry: str) -> set[str]:
 
 class BaseModel(BaseEstimator):
     """What every fitted estimator has: flat weights, a certificate and a file to be kept in.
+
+    Parameters
+    ----------
+    fit_intercept : bool, default=True
+        Append a constant feature. Its weights are regularised like any other.
+    n_jobs : int, optional; threads; the weights do not depend on it
 
     Attributes
     ----------
@@ -151,8 +162,20 @@ class BaseModel(BaseEstimator):
     def _over(self, kernel: Any, problem: Any, *out: Any) -> None:
         """Let a kernel predict for all examples of a problem, in threads."""
         starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
-        with announce_compiling(again=False), Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+        n_jobs = checks.effective_n_jobs(self.n_jobs)
+        with announce_compiling(again=False), Workers(n_jobs, 0) as workers:
             workers.over(np.arange(len(starts) - 1), kernel, problem, PART, self.weights_, *out)
+
+    def _n_best(self, kernel: Any, problem: Any, n: Any) -> Iterator[tuple[Array, list[float]]]:
+        """Of every example the n best outputs, or all it has, one a row, and their scores."""
+        checks.positive("n", n, integer=True)
+        offsets, n = problem.offsets, int(n)
+        outputs = np.zeros(n * offsets[-1], dtype=np.int32)
+        scores = np.empty((len(offsets) - 1, n))
+        counts = np.empty(len(scores), dtype=np.int64)
+        self._over(kernel, problem, outputs, scores, counts)
+        for i, own in enumerate(np.split(outputs, n * offsets[1:-1])):
+            yield own.reshape(n, -1)[: counts[i]], scores[i, : counts[i]].tolist()
 
     def _store(self, result: Result) -> None:
         """Take over weights, certificate and curve of a run."""
@@ -360,6 +383,10 @@ class BaseSSVM:
 
     Parameters
     ----------
+    C : float or "auto", default=1.0, of graphs 0.1
+        Weight of an example's slack; ``float("inf")`` for a hard margin, which wants exact
+        inference. ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it
+        was.
     slack : {"max", "squared", "sum", "nu"}, default="max"
         Linear slack; ``½·slack²`` with the square root of the loss; the sum of the hinges of all
         outputs (Balamurugan et al., OP2); or linear with a margin of its own, balanced by ``nu``
@@ -380,7 +407,6 @@ class BaseSSVM:
         ``nu="auto"`` makes several.
     warm_start : bool, default=False
         Start from the multipliers of the previous fit if the data are the same.
-    n_jobs : int, optional; threads; the weights do not depend on it
     random_state : int, RandomState or None
         Order of the examples. An int makes weights bit-identical.
     verbose : int, optional
@@ -422,7 +448,6 @@ class BaseSSVM:
     violators = cast("str | int | None", None)
 
     _enumerable = False  # whether outputs may be so few that all are the working set
-    _takes_scale = False  # whether C may be "scale"
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
@@ -434,7 +459,7 @@ class BaseSSVM:
         return registry.find(self.solver, self.slack, few, parts)
 
     def _check_values(self) -> None:  # without a solver, which would be imported for it
-        check_common(self)
+        checks.check_common(self)
 
     def check_parameters(self) -> None:
         """Refuse, in one sentence, parameters that ``fit`` would refuse whatever the data are."""
@@ -464,7 +489,11 @@ class BaseSSVM:
 
     def _choose_C(self, problem: Any, weights: Array) -> float:
         """C as a number for this problem and these weights of examples; where "auto" begins."""
-        return float(type(self).C if self.C == "auto" else self.C)
+        return float(self._scaled_C(problem, weights) if isinstance(self.C, str) else self.C)
+
+    def _scaled_C(self, problem: Any, weights: Array) -> float:
+        """What ``C="scale"`` stands for, where that is the default; else the default."""
+        return cast("float", type(self).C)
 
     def _settings(self) -> dict[str, Any]:
         """What multipliers of different calls must have in common."""
@@ -526,7 +555,7 @@ class BaseSSVM:
             tol=float(self.tol),
             max_iter=int(self.max_iter),
             max_time=self.max_time,
-            callbacks=as_callbacks(self.callbacks),
+            callbacks=checks.as_callbacks(self.callbacks),
             report=Reporter(type(self).__name__, self.verbose),
             name=type(self).__name__,
             started=began,
@@ -559,7 +588,7 @@ class BaseSSVM:
         if dual is not None and same_examples(dual.compiled.problem, problem):
             return dual
         if dual is not None or loaded:
-            warn(OTHER_DATA)
+            checks.warn(OTHER_DATA)
         return None
 
     def _refuse_without_oracle(self, has_oracle: bool, why: str) -> None:

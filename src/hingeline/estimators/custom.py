@@ -27,9 +27,6 @@ class SSVM(BaseSSVM, BaseModel):
     structure : Structure
         What an output is; see :class:`hingeline.Structure`. Plain Python methods run interpreted,
         ``@njit`` methods are compiled into the solver.
-    C : float or "auto", default=1.0
-        Weight of an example's slack; ``float("inf")`` for a hard margin.
-        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     slack, rescale : str
         ``slack="squared"`` and ``rescale="slack"`` want the structure's ``decode_by_loss``.
     violators : "argmax", int or "all", optional

@@ -115,7 +115,6 @@ class DependencySSVM(BaseSSVM, BaseModel):
     loss: str = "labelled"
     features: Any = None
 
-    _takes_scale = True
     _compile = staticmethod(dependency.compile_problem)
 
     def _check_values(self) -> None:
@@ -184,9 +183,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
             labelled=int(self.loss == "labelled"),
         )
 
-    def _choose_C(self, problem: Any, weights: Array) -> float:
-        if not isinstance(self.C, str):
-            return float(self.C)
+    def _scaled_C(self, problem: Any, weights: Array) -> float:
         return SCALE / (2 * problem.n_arc + dependency.count_label_rows(problem))
 
     @property
@@ -219,17 +216,8 @@ class DependencySSVM(BaseSSVM, BaseModel):
         A sentence that has fewer gives all, one without words none. A tree costs as much as
         parsing the sentence once for each word, and memory grows with T² times the labels.
         """
-        checks.positive("n", n, integer=True)
-        problem = self._prepare(X)
-        ys = np.empty(int(n) * problem.offsets[-1], dtype=np.int32)
-        values = np.empty((len(problem.offsets) - 1, int(n)))
-        counts = np.empty(len(values), dtype=np.int64)
-        self._over(parse_best, problem, ys, values, counts)
-        found = []
-        for i, (lo, hi) in enumerate(pairwise((int(n) * problem.offsets).tolist())):
-            rows = ys[lo:hi].reshape(int(n), -1)[: counts[i]]
-            found.append(list(zip(map(self._words, rows), values[i].tolist(), strict=False)))
-        return found
+        best = self._n_best(parse_best, self._prepare(X), n)
+        return [list(zip(map(self._words, rows), scores, strict=True)) for rows, scores in best]
 
     def predict_margin(self, X: Any) -> Array:
         """Score of the best tree minus that of the second best, for each sentence; inf if alone."""

@@ -247,8 +247,6 @@ class GraphModel:
         trains the LP relaxation with constraints softened by ``solver_options={"rho": …}``, so that
         primal and dual are those of that problem. Options must be those of the solver that is
         chosen. See :class:`hingeline.ChainSSVM` for the others.
-    fit_intercept : bool, default=True
-        Append a constant feature. Its weights are regularised like any other.
 
     Attributes
     ----------
@@ -387,9 +385,6 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float or "auto", default=0.1
-        Weight of a graph's slack; ``float("inf")`` for a hard margin (exact inference only).
-        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     loss : "hamming", array, Taxonomy, or (scale, loss)
         Summed over nodes, times ``Graph.node_weights``: wrong labels, one cost per true label, or
         a cost matrix (true, predicted), in the order of ``classes_``, also of a

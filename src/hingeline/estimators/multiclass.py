@@ -27,9 +27,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float or "auto", default=1.0
-        Weight of the slack; ``float("inf")`` for a hard margin.
-        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     slack : {"max", "squared", "sum", "nu"}, default="max"
         Linear slack (Crammer and Singer); ``½·slack²`` with the square root of the loss; the sum
         of the hinges of all classes (Weston and Watkins); or linear with a margin of its own,
@@ -43,8 +40,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         Cost of predicting the column's class for the row's, in the order of ``classes_``; of
         classes in a tree, :class:`hingeline.Taxonomy`.
     class_weight : dict or "balanced", optional; multiplies the weight of the examples of a class
-    fit_intercept : bool, default=True
-        Append a constant feature. Its weight is regularised like any other.
 
     Attributes
     ----------

@@ -114,9 +114,6 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float or "auto", default=1.0
-        Weight of an example's slack; ``float("inf")`` for a hard margin (exact inference only).
-        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     edges : {"full", "tree", "none"} or list of pairs, default="full"
         Pairs of labels that are scored together: all, those of the maximum spanning tree of their
         mutual information (Chow and Liu), none, or pairs of column numbers of y. Without pairs

@@ -12,10 +12,10 @@ from sklearn.base import clone
 from hingeline import _checks as checks
 from hingeline import schemes
 from hingeline._checks import Array
-from hingeline.core.primitives import Compiled, Layout
+from hingeline.core.primitives import Layout
 from hingeline.estimators.allowed import first_invalid
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
-from hingeline.estimators.chain import ChainModel, scale_C
+from hingeline.estimators.chain import TokenModel
 from hingeline.features import input as reading
 from hingeline.features.segments import SegmentTemplates
 from hingeline.features.tables import Labels
@@ -90,7 +90,7 @@ def read_tags(flat: list[Any], offsets: Array, scheme: Any) -> tuple[str, Array,
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class SegmentSSVM(BaseSSVM, BaseModel):
+class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
     """Structured SVM for segments (semi-Markov), solved to a certificate.
 
     A sequence is cut into labelled segments: spans, and single tokens outside them (``"O"``). The
@@ -115,24 +115,17 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         conlleval does, with a warning; a scheme that is named refuses them.
     rescale : {"margin"}; slack rescaling has no exact oracle for segments
     violators : "argmax", int or "all", optional; for ``slack="sum"``, as for ChainSSVM
-    fit_intercept : bool, default=True
-        Append a constant feature to every token. Its weights are regularised like any other.
-    boundary : bool, default=True; weights for the labels of the first and the last segment
-    features : encoder, optional; what turns tokens into numbers, as for ChainSSVM
 
     Attributes
     ----------
     classes_ : ndarray; the labels of segments, ``"O"`` among them if tokens are outside
     max_length_ : ndarray of int, (labels,)
     scheme_ : str or None; the tag scheme of y and of predictions; None where y were spans
-    encoder_ : encoder or None; the fitted encoder; None where X were numbers
     segment_encoder_ : SegmentTemplates or None
     token_coef_, first_coef_, last_coef_ : ndarray of shape (labels, features)
         Weights of all tokens of a segment, and what its first and last token have beside them.
     length_coef_ : ndarray of shape (labels, buckets); lengths 1, 2, 3, 4, 5–6, 7–8, 9–12, …
     segment_coef_ : ndarray of shape (labels, segment features)
-    transition_coef_ : ndarray of shape (labels, labels); ``[from, to]``
-    start_coef_, end_coef_ : ndarray of shape (labels,)
 
     Examples
     --------
@@ -153,13 +146,8 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     scheme: str = "auto"
     rescale: str = "margin"
     violators: str | int | None = None
-    fit_intercept: bool = True
-    boundary: bool = True
-    features: Any = None
 
-    _takes_scale = True
-    feature_names_ = ChainModel.feature_names_
-    _read_tokens = ChainModel._read_tokens
+    _compile = staticmethod(segment.compile_problem)
 
     def _role(self, k: int) -> Array:
         m = len(self.classes_)
@@ -170,9 +158,6 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     last_coef_ = property(lambda self: self._role(2))
     length_coef_ = property(lambda self: self._view("length").T)
     segment_coef_ = property(lambda self: self._view("segment")[: self._n_segment_features].T)
-    transition_coef_ = property(lambda self: self._view("transition"))
-    start_coef_ = property(lambda self: self._view("start")[0])  # zero without ``boundary``
-    end_coef_ = property(lambda self: self._view("end")[0])
 
     @property
     def _n_segment_features(self) -> int:
@@ -326,15 +311,6 @@ class SegmentSSVM(BaseSSVM, BaseModel):
             cache_mb=cache_mb,
         )
 
-    def _compile(self, problem: Any) -> Compiled:
-        return segment.compile_problem(problem)
-
-    def _choose_C(self, problem: Any, weights: Array) -> float:
-        if not isinstance(self.C, str):
-            return float(self.C)
-        tokens = np.repeat(weights, np.diff(problem.offsets))
-        return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), tokens)
-
     def _prepare(self, X: Any, lengths: Any) -> SegmentProblem:
         """New sequences as the kernels of prediction want them."""
         matrix, offsets = self._read_tokens(X, lengths)
@@ -366,18 +342,16 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     def _find(self, X: Any, lengths: Any) -> tuple[list[list[Span]], Array]:
         """Spans of every sequence, and where sequences begin; those without tokens have none."""
         empty = set(reading.find_empty(X, lengths))
-        rest = [i for i in range(len(X)) if i not in empty] if empty else []
-        if empty and not rest:
-            return [[] for _ in X], np.zeros(len(X) + 1, dtype=np.int64)
-        problem = self._prepare([X[i] for i in rest] if empty else X, lengths)
+        if empty:
+            rest = [x for i, x in enumerate(X) if i not in empty]
+            others = iter(self._find(rest, None)[0] if rest else ())
+            sizes = [0 if i in empty else len(x) for i, x in enumerate(X)]
+            found = [[] if i in empty else next(others) for i in range(len(X))]
+            return found, np.cumsum([0, *sizes])
+        problem = self._prepare(X, lengths)
         numbers = np.empty(problem.offsets[-1], dtype=np.int32)
         self._over(segment.decode_all, problem, numbers)
-        found = self._cut(numbers, problem.offsets)
-        if not empty:
-            return found, problem.offsets
-        others = iter(found)
-        sizes = [0 if i in empty else len(x) for i, x in enumerate(X)]
-        return [[] if i in empty else next(others) for i in range(len(X))], np.cumsum([0, *sizes])
+        return self._cut(numbers, problem.offsets), problem.offsets
 
     def predict(self, X: Any, lengths: Any = None) -> Any:
         """Tags of every sequence, or spans where y were spans; X and lengths as for :meth:`fit`."""
@@ -393,19 +367,11 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         A list of (tags or spans, score) per sequence, best first; the first is what :meth:`predict`
         gives. One that has fewer segmentations gives all. Scores are no probabilities.
         """
-        checks.positive("n", n, integer=True)
-        problem = self._prepare(X, lengths)
-        offsets = problem.offsets
-        paths = np.zeros(int(n) * offsets[-1], dtype=np.int32)
-        values = np.empty((len(offsets) - 1, int(n)))
-        counts = np.empty(len(offsets) - 1, dtype=np.int64)
-        self._over(segment.n_best_all, problem, paths, values, counts)
         found = []
-        for i, part in enumerate(np.split(paths, int(n) * offsets[1:-1])):
-            size, count = offsets[i + 1] - offsets[i], int(counts[i])
-            own = np.arange(count + 1) * size
-            outputs = self._write(self._cut(part[: own[-1]], own), own)
-            found.append(list(zip(outputs, values[i, :count].tolist(), strict=True)))
+        for rows, scores in self._n_best(segment.n_best_all, self._prepare(X, lengths), n):
+            ends = np.arange(len(rows) + 1) * rows.shape[1]
+            outputs = self._write(self._cut(rows.ravel(), ends), ends)
+            found.append(list(zip(outputs, scores, strict=True)))
         return found
 
     def predict_margin(self, X: Any, lengths: Any = None) -> Array:
