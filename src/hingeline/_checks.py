@@ -53,10 +53,10 @@ def warn(text: str, kind: type[Warning] = UserWarning) -> None:
     warnings.warn(text, kind, stacklevel=level)
 
 
-def require(fine: Any, message: str) -> None:
-    """Raise a ValueError with this message unless all is fine."""
+def require(fine: Any, message: str, error: type[Exception] = ValueError) -> None:
+    """Raise an error with this message unless all is fine."""
     if not fine:
-        raise ValueError(message)
+        raise error(message)
 
 
 def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = False) -> None:

@@ -243,33 +243,10 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
         rows = int(self.n_features_in_) + bool(self.fit_intercept)
         return layout(rows, 2 * self.n_labels_, {"pairwise": (len(self.edges_), 4)})
 
-    def _unary(self) -> Array:
-        """(labels, 2, features), the constant one included: a view."""
-        return self._view("unary").reshape(-1, self.n_labels_, 2).transpose(1, 2, 0)
-
-    @property
-    def unary_coef_(self) -> Array:
-        """(labels, 2, features), a view."""
-        return self._unary()[:, :, : self.n_features_in_]
-
-    @property
-    def coef_(self) -> Array:
-        """What speaks for a label: (labels, features), computed from ``unary_coef_``."""
-        coef = self.unary_coef_
-        return np.asarray(coef[:, 1] - coef[:, 0])
-
-    @property
-    def intercept_(self) -> Array:
-        """The constant's part of ``coef_``: (labels,), zero without it."""
-        table = self._unary()
-        if not self.fit_intercept:
-            return np.zeros(self.n_labels_)
-        return np.asarray(table[:, 1, -1] - table[:, 0, -1])
-
-    @property
-    def pairwise_coef_(self) -> Array:
-        """(pairs, 2, 2), in the order of ``edges_``: a view."""
-        return self._view("pairwise").reshape(-1, 2, 2)
+    unary_coef_ = property(lambda self: self._split_unary(2)[0])  # (labels, 2, features), a view
+    coef_ = property(lambda self: np.diff(self._split_unary(2)[0], axis=1)[:, 0])
+    intercept_ = property(lambda self: np.diff(self._split_unary(2)[1], axis=1)[:, 0])
+    pairwise_coef_ = property(lambda self: self._view("pairwise").reshape(-1, 2, 2))
 
     def _prepare(self, X: Any) -> GraphProblem:
         check_is_fitted(self, "weights_")
