@@ -158,6 +158,11 @@ class ChainModel:
         rows = self._with_constant(matrix)
         return self._pose(rows, offsets, nothing, np.zeros((m, m)), 0.0, allowed)
 
+    def _allows(self: Any, labels: Array, offsets: Array) -> bool:
+        """Whether labellings keep to the scheme, where there is one."""
+        valid = masks.moves_of(self.classes_, self.scheme_)
+        return valid is None or bool(masks.keeps_to(valid, labels, offsets).all())
+
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
         if infeasible.any():
             where = int(np.argmax(infeasible))

@@ -2,7 +2,7 @@
 
 Stored are the parameters, the labels, the weights by block without their padding, the
 certificate, the curve, the encoder and the versions of the libraries; with ``state=True`` also
-training data and multipliers (:mod:`hingeline.modelfile.stream_state`). Files of the same model
+training data and multipliers (:mod:`hingeline.streaming.memory`). Files of the same model
 are the same byte for byte.
 
 Stored are only the weights that are not 0: one bit for every weight, then the values; or whole
@@ -177,7 +177,7 @@ def save(
     if state:
         text = f"state=True is for estimators with partial_fit, which {kind} lacks: leave it out."
         require(hasattr(model, "partial_fit"), text)
-        from hingeline.modelfile.stream_state import state_to_arrays
+        from hingeline.streaming.memory import state_to_arrays
 
         kept = state_to_arrays(model)
     header: dict[str, Any] = {"estimator": kind, "parameters": parameters, "left_out": left_out}
@@ -411,7 +411,7 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array], structur
     if hasattr(model, "partial_fit"):
         model._stored = None  # whoever wants to go on is told that there is nothing to go on from
         if "state" in header:
-            from hingeline.modelfile.stream_state import StoredState
+            from hingeline.streaming.memory import StoredState
 
             model._stored = StoredState(model, header["state"], kept)
             return model
