@@ -49,10 +49,9 @@ def keep_scheme(scheme: str | None, classes: Array, labels: Array, offsets: Arra
     wrong = first_invalid(scheme, classes, labels, offsets)
     if wrong is None:
         return scheme
-    warn(
-        f"scheme='auto' found {scheme}, but {wrong} No scheme is enforced: repair the labels with "
-        f"hingeline.schemes.convert_scheme(y, {scheme!r}, {scheme!r}), or pass scheme=None."
-    )
+    repair = f"hingeline.schemes.convert_scheme(y, {scheme!r}, {scheme!r})"
+    what = f"scheme='auto' found {scheme}, but {wrong} No scheme is enforced"
+    warn(f"{what}: repair the labels with {repair}, or pass scheme=None.")
     return None
 
 
@@ -89,20 +88,16 @@ def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
         what = f"allowed has shape {allowed.shape}, expected (tokens, labels) = {table.shape}"
         require(allowed.shape == table.shape, f"{what}, or one entry per sequence.")
         table[:] = allowed
-    elif isinstance(allowed, (str, bytes, Mapping)) or not isinstance(
-        allowed, (Sequence, np.ndarray)
-    ):
-        kind = type(allowed).__name__
-        raise TypeError(f"allowed must be a list with one entry per sequence, got {kind}.")
-    elif len(allowed) != n:
-        raise ValueError(f"allowed has {len(allowed)} entries, but there are {n} sequences.")
     else:
+        fine = isinstance(allowed, (Sequence, np.ndarray)) and not isinstance(allowed, (str, bytes))
+        what = "allowed must be a list with one entry per sequence"
+        require(fine, f"{what}, got {type(allowed).__name__}.", TypeError)
+        what = f"allowed has {len(allowed)} entries, but there are {n} sequences."
+        require(len(allowed) == n, what)
         for i, entry in enumerate(allowed):
             if entry is not None:
                 _fill(table[offsets[i] : offsets[i + 1]], entry, index, i)
-    empty = ~table.any(axis=1)
-    if empty.any():
-        where = int(np.argmax(empty))
+    for where in np.flatnonzero(~table.any(axis=1)):
         i = int(np.searchsorted(offsets, where, side="right")) - 1
         what = f"allowed[{i}] leaves no label for token {where - offsets[i]}"
         raise ValueError(f"{what}: use None where anything is allowed.")

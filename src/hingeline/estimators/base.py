@@ -114,13 +114,10 @@ class BaseModel(BaseEstimator):
     def weights_(self) -> Array:
         """The flat vector the solver works on; of a stream the average, made when asked for."""
         known = self.__dict__
-        if "weights_" not in known and known.get("_stream"):
+        if "weights_" not in known:
+            require(known.get("_stream"), f"{type(self).__name__} is not fitted.", AttributeError)
             known["weights_"] = known["_stream"].average()
-        try:
-            weights: Array = known["weights_"]
-        except KeyError:
-            raise AttributeError(f"{type(self).__name__} is not fitted.") from None
-        return weights
+        return cast("Array", known["weights_"])
 
     @weights_.setter
     def weights_(self, weights: Array) -> None:
@@ -597,19 +594,16 @@ class BaseSSVM:
         A fit does so by what the structure provides; estimators that know earlier, or know why,
         say it themselves.
         """
-        if needs_losses(self.slack, self.rescale) and not has_oracle:
-            raise ValueError(
-                f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for "
-                f"{why}: use slack='max' with rescale='margin', which works with any loss."
-            )
+        what = f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for {why}"
+        how = "use slack='max' with rescale='margin', which works with any loss"
+        require(has_oracle or not needs_losses(self.slack, self.rescale), f"{what}: {how}.")
 
     def _refuse_violators(self, has_best: bool, name: str) -> None:
         """Refuse to look for more violators than the oracles can find exactly."""
         if self.slack != "sum" or self.violators in (None, "argmax", 1):
             return
-        if not has_best:
-            what = f"violators={self.violators!r} needs the best outputs in order, which {name}"
-            raise ValueError(f"{what} cannot give: add decode_best(), or use violators='argmax'.")
-        if self.rescale == "slack" and self.violators != "all":
-            what = f"violators={self.violators!r} has no exact oracle under rescale='slack'"
-            raise ValueError(f"{what}: use 'argmax' or 'all', or rescale='margin'.")
+        what = f"violators={self.violators!r} needs the best outputs in order, which {name}"
+        require(has_best, f"{what} cannot give: add decode_best(), or use violators='argmax'.")
+        what = f"violators={self.violators!r} has no exact oracle under rescale='slack'"
+        fine = self.rescale != "slack" or self.violators == "all"
+        require(fine, f"{what}: use 'argmax' or 'all', or rescale='margin'.")
