@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hingeline import _checks as checks
 from hingeline._checks import Array, require
@@ -311,8 +311,9 @@ class Streams:
 SCALING = ("feature_means_", "feature_scales_")  # What a model file keeps of ``scale=True``.
 
 
-class Scaled:
-    """For estimators of tables.
+@dataclass(eq=False, repr=False, kw_only=True)
+class TableModel:
+    """For estimators of tables, one example a row.
 
     Parameters
     ----------
@@ -325,11 +326,24 @@ class Scaled:
     feature_means_, feature_scales_ : ndarray of shape (features,); what ``scale=True`` found
     """
 
-    scale = False
-    feature_means_: Array
-    feature_scales_: Array
+    scale: bool = False
 
-    def _scaled(self, X: Any, first: bool = False) -> Any:
+    def _check_rows(self, X: Any, *y: Any, **how: Any) -> Any:
+        """Input as arrays, X dense or CSR."""
+        types = [np.float64, np.float32]
+        return validate_data(self, X, *y, accept_sparse="csr", dtype=types, **how)
+
+    def _new_rows(self, X: Any) -> Any:
+        """Rows to predict for, scaled."""
+        check_is_fitted(self, "weights_")
+        return self._scaled(self._check_rows(X, reset=False))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = True
+        return tags
+
+    def _scaled(self: Any, X: Any, first: bool = False) -> Any:
         """X with scaled columns; the ``first`` one says how."""
         if first:
             for name in SCALING:

@@ -80,12 +80,10 @@ class Stream:
             clear_drift(kept.planes())
             self.blocks = [owner.__dict__.pop("_dual")]
         elif "_stored" in vars(owner):
-            if owner._stored is None:
-                raise ValueError(
-                    "this model was loaded from a file, which holds neither training data nor "
-                    "multipliers for partial_fit to go on from: save it with state=True, call fit "
-                    "with all data, or partial_fit on sklearn.base.clone(model) to begin anew."
-                )
+            what = "this model was loaded from a file, which holds neither training data nor"
+            what += " multipliers for partial_fit to go on from: save it with state=True"
+            how = "call fit with all data, or partial_fit on sklearn.base.clone(model)"
+            require(owner._stored is not None, f"{what}, {how} to begin anew.")
             self.blocks = [owner._stored.restore(owner)]
             stored = owner.__dict__.pop("_stored")
             self.visits, self.fresh = stored.visits, stored.fresh
@@ -394,8 +392,8 @@ class Stream:
         remedy = "only partial_fit, and fit with warm_start=True, remember any"
         require(self.blocks, f"there are no examples to forget: {remedy}.")
         n = len(self)
-        if (which is None) == (keep_last is None):
-            raise TypeError("say what to forget: either which= or keep_last=.")
+        one = (which is None) != (keep_last is None)
+        require(one, "say what to forget: either which= or keep_last=.", TypeError)
         gone = np.zeros(n, dtype=bool)
         if keep_last is not None:
             positive("keep_last", keep_last, integer=True)
@@ -434,20 +432,14 @@ class Stream:
             live.u[:] = 0.0
         self.visits = 0.0
         self.fresh -= int(np.count_nonzero(gone[len(gone) - self.fresh :]))
-        for block in self.blocks:
-            clear_drift(block.multipliers)
         left: list[DualMemory] = []
-        at = 0
-        for block in self.blocks:
-            part = gone[at : at + len(block.weights)]
-            at += len(part)
-            if not part.any():
-                left.append(block)
-                continue
-            if live is not None:
+        ends = np.cumsum([len(block.weights) for block in self.blocks])
+        for block, part in zip(self.blocks, np.split(gone, ends[:-1]), strict=True):
+            clear_drift(block.multipliers)
+            if live is not None and part.any():
                 self._add(self._choose(block, np.flatnonzero(part)), live, -1.0)
             if not part.all():
-                left.append(self._choose(block, np.flatnonzero(~part)))
+                left.append(self._choose(block, np.flatnonzero(~part)) if part.any() else block)
         self.blocks = left
 
     def _choose(self, block: DualMemory, chosen: Array) -> DualMemory:
@@ -467,8 +459,8 @@ class Stream:
 def read_choice(which: Any, n: int) -> Array:
     """Numbers of examples from numbers or a mask."""
     array = np.asarray(which)
-    if array.ndim != 1 or (array.dtype.kind not in "iub" and array.size):
-        raise TypeError("which must be a vector of numbers of examples, or a mask.")
+    fine = array.ndim == 1 and (array.dtype.kind in "iub" or not array.size)
+    require(fine, "which must be a vector of numbers of examples, or a mask.", TypeError)
     kept = f"but {n} examples are remembered."
     if array.dtype == bool:
         require(len(array) == n, f"which has {len(array)} entries, {kept}")
@@ -481,9 +473,8 @@ def read_choice(which: Any, n: int) -> Array:
 
 def check_columns(now: int, before: int, name: str) -> None:
     """Refuse fewer features than before; more of them come behind those known."""
-    if now < before:
-        what = f"X has {now} features, but {name} is expecting {before} features as input"
-        raise ValueError(f"{what}, or more where new ones have come behind them.")
+    what = f"X has {now} features, but {name} is expecting {before} features as input"
+    require(now >= before, f"{what}, or more where new ones have come behind them.")
 
 
 def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
