@@ -205,7 +205,8 @@ class Stream:
         lengths = [np.diff(offsets) for _, offsets, _ in parts if offsets is not None]
         offsets = np.concatenate([[0], *lengths]).cumsum() if lengths else None
         labels = np.concatenate([labels for _, _, labels in parts])
-        return sp.vstack(matrices, format="csr"), offsets, labels
+        rows = matrices[0] if len(matrices) == 1 else sp.vstack(matrices, format="csr")
+        return rows, offsets, labels
 
     def _solver_class(self) -> type[PlaneSolver]:
         return SDCD if self.owner.slack == "sum" else SDM
