@@ -165,19 +165,17 @@ def explain_infeasible(problem: ChainProblem, i: int, scheme: str | None) -> str
     tokens = np.zeros((hi - lo, m)) if not limited else problem.token_mask[lo:hi, :m]
     start = problem.end_masks[0, :m]
     move = problem.move_mask[:, :m] == 0
-    reached = (tokens[0] == 0) & (start == 0)
-    place = "no such label may start a sequence"
-    for t in range(1, hi - lo):
-        if not reached.any():
-            break
+    reached, t = (tokens[0] == 0) & (start == 0), 0
+    while reached.any() and t + 1 < hi - lo:
+        t += 1
         reached = (reached @ move) & (tokens[t] == 0)
-        place = f"at token {t} no such label can follow those before it"
+    if reached.any():
+        place = "no such label may end the sequence"
+    elif t == 0:
+        place = "no such label may start a sequence"
     else:
-        if reached.any():
-            place = "no such label may end the sequence"
+        place = f"at token {t} no such label can follow those before it"
     if limited:
         return f"allowed[{i}] leaves no labelling that is valid {scheme}: {place}."
-    return (
-        f"sequence {i} has no labelling that is valid {scheme} with the labels of classes_: "
-        f"{place}; fit with scheme=None to do without."
-    )
+    what = f"sequence {i} has no labelling that is valid {scheme} with the labels of classes_"
+    return f"{what}: {place}; fit with scheme=None to do without."

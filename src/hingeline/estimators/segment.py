@@ -190,9 +190,9 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         checks.one_of("loss", self.loss, ("hamming", "spans"))
         checks.one_of("rescale", self.rescale, ("margin",))
         checks.require(self.scheme is not None, "scheme=None says nothing of tags: use 'auto'.")
-        fine = isinstance(self.segment_features, (type(None), SegmentTemplates))
-        what = "segment_features must be None or SegmentTemplates()"
-        checks.require(fine, f"{what}, got {self.segment_features!r:.60}.", TypeError)
+        if not isinstance(self.segment_features, (type(None), SegmentTemplates)):
+            what = f"None or SegmentTemplates(), got {self.segment_features!r:.60}"
+            raise TypeError(f"segment_features must be {what}.")
         lengths = self.max_length
         for label, n in lengths.items() if isinstance(lengths, Mapping) else [(None, lengths)]:
             if n is not None:
