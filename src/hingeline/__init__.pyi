@@ -4,8 +4,8 @@ from hingeline.callbacks import Checkpoint as Checkpoint
 from hingeline.callbacks import EarlyStopping as EarlyStopping
 from hingeline.core.results import HistoryRow as HistoryRow
 from hingeline.core.results import PassState as PassState
+from hingeline.estimators.chain import ChainCRF as ChainCRF
 from hingeline.estimators.chain import ChainSSVM as ChainSSVM
-from hingeline.estimators.crf import ChainCRF as ChainCRF
 from hingeline.estimators.custom import SSVM as SSVM
 from hingeline.estimators.dependency import DependencySSVM as DependencySSVM
 from hingeline.estimators.graph import Graph as Graph

@@ -53,10 +53,10 @@ def warn(text: str, kind: type[Warning] = UserWarning) -> None:
     warnings.warn(text, kind, stacklevel=level)
 
 
-def require(fine: Any, message: str) -> None:
-    """Raise a ValueError with this message unless all is fine."""
+def require(fine: Any, message: str, error: type[Exception] = ValueError) -> None:
+    """Raise an error with this message unless all is fine."""
     if not fine:
-        raise ValueError(message)
+        raise error(message)
 
 
 def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = False) -> None:
@@ -75,8 +75,9 @@ def check_common(estimator: Any) -> None:
     """Check the parameters that all estimators share; the registry checks those of solvers."""
     if not isinstance(estimator.C, str):
         positive("C", estimator.C, infinite=True)
-    elif estimator.C not in ("auto", "scale")[: 1 + estimator._takes_scale]:
-        known = "a number, 'auto' or 'scale'" if estimator._takes_scale else "a number or 'auto'"
+    elif estimator.C not in ("auto", type(estimator).C):
+        scales = type(estimator).C == "scale"
+        known = "a number, 'auto' or 'scale'" if scales else "a number or 'auto'"
         raise TypeError(f"C must be {known}, got {estimator.C!r}.")
     violators = estimator.violators
     what = f"violators={violators!r} belongs to slack='sum'; leave it None for"

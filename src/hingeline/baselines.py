@@ -19,7 +19,7 @@ from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import CHANGES, SEGMENTS, SHARE, CompiledConstraints
 from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
-from hingeline.estimators.crf import ChainCRF
+from hingeline.estimators.chain import ChainCRF
 from hingeline.semisupervised.annealing import Rounds, WarmSolver
 from hingeline.semisupervised.estimator import FewLabelsEstimator, check_margin_base
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled

@@ -49,10 +49,9 @@ def keep_scheme(scheme: str | None, classes: Array, labels: Array, offsets: Arra
     wrong = first_invalid(scheme, classes, labels, offsets)
     if wrong is None:
         return scheme
-    warn(
-        f"scheme='auto' found {scheme}, but {wrong} No scheme is enforced: repair the labels with "
-        f"hingeline.schemes.convert_scheme(y, {scheme!r}, {scheme!r}), or pass scheme=None."
-    )
+    repair = f"hingeline.schemes.convert_scheme(y, {scheme!r}, {scheme!r})"
+    what = f"scheme='auto' found {scheme}, but {wrong} No scheme is enforced"
+    warn(f"{what}: repair the labels with {repair}, or pass scheme=None.")
     return None
 
 
@@ -89,20 +88,16 @@ def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
         what = f"allowed has shape {allowed.shape}, expected (tokens, labels) = {table.shape}"
         require(allowed.shape == table.shape, f"{what}, or one entry per sequence.")
         table[:] = allowed
-    elif isinstance(allowed, (str, bytes, Mapping)) or not isinstance(
-        allowed, (Sequence, np.ndarray)
-    ):
-        kind = type(allowed).__name__
-        raise TypeError(f"allowed must be a list with one entry per sequence, got {kind}.")
-    elif len(allowed) != n:
-        raise ValueError(f"allowed has {len(allowed)} entries, but there are {n} sequences.")
     else:
+        fine = isinstance(allowed, (Sequence, np.ndarray)) and not isinstance(allowed, (str, bytes))
+        what = "allowed must be a list with one entry per sequence"
+        require(fine, f"{what}, got {type(allowed).__name__}.", TypeError)
+        what = f"allowed has {len(allowed)} entries, but there are {n} sequences."
+        require(len(allowed) == n, what)
         for i, entry in enumerate(allowed):
             if entry is not None:
                 _fill(table[offsets[i] : offsets[i + 1]], entry, index, i)
-    empty = ~table.any(axis=1)
-    if empty.any():
-        where = int(np.argmax(empty))
+    for where in np.flatnonzero(~table.any(axis=1)):
         i = int(np.searchsorted(offsets, where, side="right")) - 1
         what = f"allowed[{i}] leaves no label for token {where - offsets[i]}"
         raise ValueError(f"{what}: use None where anything is allowed.")
@@ -170,19 +165,17 @@ def explain_infeasible(problem: ChainProblem, i: int, scheme: str | None) -> str
     tokens = np.zeros((hi - lo, m)) if not limited else problem.token_mask[lo:hi, :m]
     start = problem.end_masks[0, :m]
     move = problem.move_mask[:, :m] == 0
-    reached = (tokens[0] == 0) & (start == 0)
-    place = "no such label may start a sequence"
-    for t in range(1, hi - lo):
-        if not reached.any():
-            break
+    reached, t = (tokens[0] == 0) & (start == 0), 0
+    while reached.any() and t + 1 < hi - lo:
+        t += 1
         reached = (reached @ move) & (tokens[t] == 0)
-        place = f"at token {t} no such label can follow those before it"
+    if reached.any():
+        place = "no such label may end the sequence"
+    elif t == 0:
+        place = "no such label may start a sequence"
     else:
-        if reached.any():
-            place = "no such label may end the sequence"
+        place = f"at token {t} no such label can follow those before it"
     if limited:
         return f"allowed[{i}] leaves no labelling that is valid {scheme}: {place}."
-    return (
-        f"sequence {i} has no labelling that is valid {scheme} with the labels of classes_: "
-        f"{place}; fit with scheme=None to do without."
-    )
+    what = f"sequence {i} has no labelling that is valid {scheme} with the labels of classes_"
+    return f"{what}: {place}; fit with scheme=None to do without."

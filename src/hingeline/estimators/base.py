@@ -3,18 +3,20 @@
 import math
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
-from inspect import cleandoc
+from inspect import cleandoc, signature
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hingeline._checks import Array, as_callbacks, check_common, effective_n_jobs, require, warn
+from hingeline import _checks as checks
+from hingeline._checks import Array, require
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
@@ -57,8 +59,9 @@ def positive_part(estimator: Any) -> float:
 
 
 def share_docs(cls: Class) -> Class:
-    """Complete a class's docstring by the parameters and attributes that its bases describe."""
+    """Complete a class's docstring by what its bases say of parameters it has, and attributes."""
     own: dict[str, list[str]] = {}
+    parameters = {*signature(cls).parameters}
     for base in cls.__mro__:
         if base.__module__.startswith("hingeline.") and base.__doc__:
             head, *parts = re.split(r"\n\n(\w+)\n-+\n", cleandoc(base.__doc__))
@@ -66,8 +69,10 @@ def share_docs(cls: Class) -> Class:
             for title, body in zip(parts[::2], parts[1::2], strict=True):
                 known = set().union(*map(_read_names, own.get(title, ())))
                 entries = re.split(r"\n(?=\S)", body)
-                more = [entry for entry in entries if not known & _read_names(entry)]
-                own[title] = [*own.get(title, ()), *more]
+                for entry in entries:
+                    names = _read_names(entry)
+                    if not names & known and (title != "Parameters" or names <= parameters):
+                        own.setdefault(title, []).append(entry)
     text = "".join(own.pop("", []))
     for title in sorted(own, key=["Parameters", "Attributes", "Examples"].index):
         text += f"\n\n{title}\n{'-' * len(title)}\n" + "\n".join(own[title])
@@ -82,6 +87,12 @@ def _read_names(entry: str) -> set[str]:
 
 class BaseModel(BaseEstimator):
     """What every fitted estimator has: flat weights, a certificate and a file to be kept in.
+
+    Parameters
+    ----------
+    fit_intercept : bool, default=True
+        Append a constant feature. Its weights are regularised like any other.
+    n_jobs : int, optional; threads; the weights do not depend on it
 
     Attributes
     ----------
@@ -103,13 +114,10 @@ class BaseModel(BaseEstimator):
     def weights_(self) -> Array:
         """The flat vector the solver works on; of a stream the average, made when asked for."""
         known = self.__dict__
-        if "weights_" not in known and known.get("_stream"):
+        if "weights_" not in known:
+            require(known.get("_stream"), f"{type(self).__name__} is not fitted.", AttributeError)
             known["weights_"] = known["_stream"].average()
-        try:
-            weights: Array = known["weights_"]
-        except KeyError:
-            raise AttributeError(f"{type(self).__name__} is not fitted.") from None
-        return weights
+        return cast("Array", known["weights_"])
 
     @weights_.setter
     def weights_(self, weights: Array) -> None:
@@ -151,8 +159,20 @@ class BaseModel(BaseEstimator):
     def _over(self, kernel: Any, problem: Any, *out: Any) -> None:
         """Let a kernel predict for all examples of a problem, in threads."""
         starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
-        with announce_compiling(again=False), Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+        n_jobs = checks.effective_n_jobs(self.n_jobs)
+        with announce_compiling(again=False), Workers(n_jobs, 0) as workers:
             workers.over(np.arange(len(starts) - 1), kernel, problem, PART, self.weights_, *out)
+
+    def _n_best(self, kernel: Any, problem: Any, n: Any) -> Iterator[tuple[Array, list[float]]]:
+        """Of every example the n best outputs, or all it has, one a row, and their scores."""
+        checks.positive("n", n, integer=True)
+        offsets, n = problem.offsets, int(n)
+        outputs = np.zeros(n * offsets[-1], dtype=np.int32)
+        scores = np.empty((len(offsets) - 1, n))
+        counts = np.empty(len(scores), dtype=np.int64)
+        self._over(kernel, problem, outputs, scores, counts)
+        for i, own in enumerate(np.split(outputs, n * offsets[1:-1])):
+            yield own.reshape(n, -1)[: counts[i]], scores[i, : counts[i]].tolist()
 
     def _store(self, result: Result) -> None:
         """Take over weights, certificate and curve of a run."""
@@ -291,8 +311,9 @@ class Streams:
 SCALING = ("feature_means_", "feature_scales_")  # What a model file keeps of ``scale=True``.
 
 
-class Scaled:
-    """For estimators of tables.
+@dataclass(eq=False, repr=False, kw_only=True)
+class TableModel:
+    """For estimators of tables, one example a row.
 
     Parameters
     ----------
@@ -305,11 +326,24 @@ class Scaled:
     feature_means_, feature_scales_ : ndarray of shape (features,); what ``scale=True`` found
     """
 
-    scale = False
-    feature_means_: Array
-    feature_scales_: Array
+    scale: bool = False
 
-    def _scaled(self, X: Any, first: bool = False) -> Any:
+    def _check_rows(self, X: Any, *y: Any, **how: Any) -> Any:
+        """Input as arrays, X dense or CSR."""
+        types = [np.float64, np.float32]
+        return validate_data(self, X, *y, accept_sparse="csr", dtype=types, **how)
+
+    def _new_rows(self, X: Any) -> Any:
+        """Rows to predict for, scaled."""
+        check_is_fitted(self, "weights_")
+        return self._scaled(self._check_rows(X, reset=False))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = True
+        return tags
+
+    def _scaled(self: Any, X: Any, first: bool = False) -> Any:
         """X with scaled columns; the ``first`` one says how."""
         if first:
             for name in SCALING:
@@ -360,6 +394,10 @@ class BaseSSVM:
 
     Parameters
     ----------
+    C : float or "auto", default=1.0, of graphs 0.1
+        Weight of an example's slack; ``float("inf")`` for a hard margin, which wants exact
+        inference. ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it
+        was.
     slack : {"max", "squared", "sum", "nu"}, default="max"
         Linear slack; ``½·slack²`` with the square root of the loss; the sum of the hinges of all
         outputs (Balamurugan et al., OP2); or linear with a margin of its own, balanced by ``nu``
@@ -380,7 +418,6 @@ class BaseSSVM:
         ``nu="auto"`` makes several.
     warm_start : bool, default=False
         Start from the multipliers of the previous fit if the data are the same.
-    n_jobs : int, optional; threads; the weights do not depend on it
     random_state : int, RandomState or None
         Order of the examples. An int makes weights bit-identical.
     verbose : int, optional
@@ -422,7 +459,6 @@ class BaseSSVM:
     violators = cast("str | int | None", None)
 
     _enumerable = False  # whether outputs may be so few that all are the working set
-    _takes_scale = False  # whether C may be "scale"
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
@@ -434,7 +470,7 @@ class BaseSSVM:
         return registry.find(self.solver, self.slack, few, parts)
 
     def _check_values(self) -> None:  # without a solver, which would be imported for it
-        check_common(self)
+        checks.check_common(self)
 
     def check_parameters(self) -> None:
         """Refuse, in one sentence, parameters that ``fit`` would refuse whatever the data are."""
@@ -464,7 +500,11 @@ class BaseSSVM:
 
     def _choose_C(self, problem: Any, weights: Array) -> float:
         """C as a number for this problem and these weights of examples; where "auto" begins."""
-        return float(type(self).C if self.C == "auto" else self.C)
+        return float(self._scaled_C(problem, weights) if isinstance(self.C, str) else self.C)
+
+    def _scaled_C(self, problem: Any, weights: Array) -> float:
+        """What ``C="scale"`` stands for, where that is the default; else the default."""
+        return cast("float", type(self).C)
 
     def _settings(self) -> dict[str, Any]:
         """What multipliers of different calls must have in common."""
@@ -526,7 +566,7 @@ class BaseSSVM:
             tol=float(self.tol),
             max_iter=int(self.max_iter),
             max_time=self.max_time,
-            callbacks=as_callbacks(self.callbacks),
+            callbacks=checks.as_callbacks(self.callbacks),
             report=Reporter(type(self).__name__, self.verbose),
             name=type(self).__name__,
             started=began,
@@ -559,7 +599,7 @@ class BaseSSVM:
         if dual is not None and same_examples(dual.compiled.problem, problem):
             return dual
         if dual is not None or loaded:
-            warn(OTHER_DATA)
+            checks.warn(OTHER_DATA)
         return None
 
     def _refuse_without_oracle(self, has_oracle: bool, why: str) -> None:
@@ -568,19 +608,16 @@ class BaseSSVM:
         A fit does so by what the structure provides; estimators that know earlier, or know why,
         say it themselves.
         """
-        if needs_losses(self.slack, self.rescale) and not has_oracle:
-            raise ValueError(
-                f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for "
-                f"{why}: use slack='max' with rescale='margin', which works with any loss."
-            )
+        what = f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for {why}"
+        how = "use slack='max' with rescale='margin', which works with any loss"
+        require(has_oracle or not needs_losses(self.slack, self.rescale), f"{what}: {how}.")
 
     def _refuse_violators(self, has_best: bool, name: str) -> None:
         """Refuse to look for more violators than the oracles can find exactly."""
         if self.slack != "sum" or self.violators in (None, "argmax", 1):
             return
-        if not has_best:
-            what = f"violators={self.violators!r} needs the best outputs in order, which {name}"
-            raise ValueError(f"{what} cannot give: add decode_best(), or use violators='argmax'.")
-        if self.rescale == "slack" and self.violators != "all":
-            what = f"violators={self.violators!r} has no exact oracle under rescale='slack'"
-            raise ValueError(f"{what}: use 'argmax' or 'all', or rescale='margin'.")
+        what = f"violators={self.violators!r} needs the best outputs in order, which {name}"
+        require(has_best, f"{what} cannot give: add decode_best(), or use violators='argmax'.")
+        what = f"violators={self.violators!r} has no exact oracle under rescale='slack'"
+        fine = self.rescale != "slack" or self.violators == "all"
+        require(fine, f"{what}: use 'argmax' or 'all', or rescale='margin'.")

@@ -1,6 +1,10 @@
-"""Sequence labelling: one label per token, with transitions between neighbours."""
+"""Sequence labelling: one label per token, with transitions between neighbours.
+
+By a large margin, or, as the baseline that this is compared with, by conditional random fields.
+"""
 
 import math
+import time
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -12,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.loop import Reporter
-from hingeline.core.primitives import Layout, pad_row
+from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators import allowed as masks
-from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
+from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, refuse_overflow, share_docs
 from hingeline.features import input as reading
 from hingeline.features.tables import Labels
 from hingeline.inference.chain import against_rest
@@ -23,6 +27,66 @@ from hingeline.structures.chain import ChainProblem
 
 #: ``C="scale"`` is this over the mean squared norm of a token; see ``benchmarks/defaults.py``.
 SCALE = 3.0
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class TokenModel:
+    """What chains and segments share: tokens as rows of numbers, and weights of moves.
+
+    Parameters
+    ----------
+    boundary : bool, default=True; weights for the first and the last label of a sequence
+    features : encoder, optional
+        What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
+        of it is fitted with the model. None: numbers are taken as they are; words go through
+        ``TokenTemplates()``, as strings, tables, or tuples or lists of columns; dicts, sets and
+        lists of features through ``DictEncoder()``. Lists of strings are features where each has
+        one with a name (``"suffix=ing"``), or where some are longer than others.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    encoder_ : encoder or None; the fitted encoder; None where X were numbers
+    feature_names_ : ndarray of str; names of the features, x0, x1, … where they have none
+    transition_coef_ : ndarray of shape (labels, labels); ``[from, to]``
+    start_coef_, end_coef_ : ndarray of shape (labels,)
+    """
+
+    fit_intercept: bool = True
+    boundary: bool = True
+    features: Any = None
+
+    transition_coef_ = property(lambda self: self._view("transition"))  # [from, to], a view
+    start_coef_ = property(lambda self: self._view("start")[0])  # zero without ``boundary``
+    end_coef_ = property(lambda self: self._view("end")[0])
+
+    @property
+    def feature_names_(self: Any) -> Array:
+        """Names of the features, in the order of their columns."""
+        check_is_fitted(self, "weights_")
+        encoder: Any = getattr(self, "encoder_", None)
+        if hasattr(encoder, "get_feature_names_out"):
+            names = np.asarray(encoder.get_feature_names_out(), dtype=object)
+            return names[: self.n_features_in_]
+        numbered = [f"x{k}" for k in range(self.n_features_in_)]
+        return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
+
+    def _read_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
+        """Tokens of new sequences as rows, and where sequences begin."""
+        check_is_fitted(self, "weights_")
+        encoder = getattr(self, "encoder_", None)
+        if getattr(self, "features", None) is None:
+            reading.refuse_words(encoder, X, lengths)
+        matrix, offsets = reading.known_tokens(encoder, X, lengths)
+        if encoder is not None and matrix.shape[1] > self.n_features_in_:
+            matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
+        what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
+        checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
+        return matrix, offsets
+
+    def _scaled_C(self, problem: Any, weights: Array) -> float:
+        tokens = np.repeat(weights, np.diff(problem.offsets))
+        return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), tokens)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -35,57 +99,27 @@ class ChainModel:
         Tag scheme of the labels: only labellings that it allows are predicted, and compete in
         training. The training labels must be valid. ``"auto"`` finds the scheme, and enforces
         none where labels are not tags or (with a warning) not valid.
-    fit_intercept : bool, default=True
-        Append a constant feature to every token. Its weights are regularised like any other.
-    boundary : bool, default=True; weights for the first and the last label of a sequence
-    features : encoder, optional
-        What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
-        of it is fitted with the model. None: numbers are taken as they are; words go through
-        ``TokenTemplates()``, as strings, tables, or tuples or lists of columns; dicts, sets and
-        lists of features through ``DictEncoder()``. Lists of strings are features where each has
-        one with a name (``"suffix=ing"``), or where some are longer than others.
-    n_jobs : int, optional; threads; the weights do not depend on it
 
     Attributes
     ----------
-    classes_ : ndarray
-    encoder_ : encoder or None; the fitted encoder; None where X were numbers
-    feature_names_ : ndarray of str; names of the features, x0, x1, … where they have none
     emission_coef_ : ndarray of shape (labels, features)
         With ``fit_intercept`` the constant feature's weights are ``intercept_``.
-    transition_coef_ : ndarray of shape (labels, labels); ``[from, to]``
-    start_coef_, end_coef_ : ndarray of shape (labels,)
     scheme_ : str or None; the tag scheme that predictions keep to
     """
 
     scheme: str | None = None
-    fit_intercept: bool = True
-    boundary: bool = True
-    features: Any = None
     n_jobs: int | None = None
 
-    def _make_layout(self, n_features: int, n_labels: int, stride: int | None = None) -> Layout:
+    def _make_layout(
+        self: Any, n_features: int, n_labels: int, stride: int | None = None
+    ) -> Layout:
         blocks = {"constant": bool(self.fit_intercept), "boundary": bool(self.boundary)}
         return chain.layout(n_features, n_labels, **blocks, stride=stride)
 
     emission_coef_ = property(lambda self: self._view("emission").T)  # (labels, features), a view
     intercept_ = property(lambda self: self._view("intercept")[0])  # zero without a constant
-    transition_coef_ = property(lambda self: self._view("transition"))  # [from, to], a view
-    start_coef_ = property(lambda self: self._view("start")[0])  # zero without ``boundary``
-    end_coef_ = property(lambda self: self._view("end")[0])
 
-    @property
-    def feature_names_(self) -> Array:
-        """Names of the features, in the order of ``emission_coef_``'s columns."""
-        check_is_fitted(self, "weights_")
-        encoder: Any = getattr(self, "encoder_", None)
-        if hasattr(encoder, "get_feature_names_out"):
-            names = np.asarray(encoder.get_feature_names_out(), dtype=object)
-            return names[: self.n_features_in_]
-        numbered = [f"x{k}" for k in range(self.n_features_in_)]
-        return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
-
-    def _read(self, X: Any, y: Any, lengths: Any) -> tuple[sp.csr_matrix, Array, Array]:
+    def _read(self: Any, X: Any, y: Any, lengths: Any) -> tuple[sp.csr_matrix, Array, Array]:
         """Tokens as rows, where sequences begin, and labels, whose classes are learnt."""
         with Reporter(type(self).__name__, getattr(self, "verbose", None)).during("encoding"):
             encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
@@ -94,13 +128,12 @@ class ChainModel:
         self.n_features_in_ = matrix.shape[1]
         self.classes_, index = reading.find_classes(flat)
         labels = reading.number_labels(flat, index)
-        self.scheme_ = None
-        if self.scheme is not None:
-            self.scheme_ = masks.choose_scheme(self.scheme, self.classes_, labels, offsets)
+        known = self.classes_, labels, offsets
+        self.scheme_ = None if self.scheme is None else masks.choose_scheme(self.scheme, *known)
         return matrix, offsets, labels
 
     def _pose(
-        self,
+        self: Any,
         matrix: sp.csr_matrix,
         offsets: Array,
         labels: Array,
@@ -117,26 +150,18 @@ class ChainModel:
         table = None if allowed is None else masks.allowed_table(allowed, self.classes_, offsets)
         return chain.constrain(problem, masks.moves_of(self.classes_, self.scheme_), table)
 
-    def _prepare(self, X: Any, lengths: Any, allowed: Any) -> ChainProblem:
+    def _prepare(self: Any, X: Any, lengths: Any, allowed: Any) -> ChainProblem:
         """New sequences as the kernels of prediction want them."""
         matrix, offsets = self._read_tokens(X, lengths)
         m = len(self.classes_)
         nothing = np.zeros(matrix.shape[0], dtype=np.int32)
-        rows = self._with_constant(matrix)  # type: ignore[attr-defined]
+        rows = self._with_constant(matrix)
         return self._pose(rows, offsets, nothing, np.zeros((m, m)), 0.0, allowed)
 
-    def _read_tokens(self, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
-        """Tokens of new sequences as rows, and where sequences begin."""
-        check_is_fitted(self, "weights_")
-        encoder = getattr(self, "encoder_", None)
-        if getattr(self, "features", None) is None:
-            reading.refuse_words(encoder, X, lengths)
-        matrix, offsets = reading.known_tokens(encoder, X, lengths)
-        if encoder is not None and matrix.shape[1] > self.n_features_in_:
-            matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
-        what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
-        checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
-        return matrix, offsets
+    def _allows(self: Any, labels: Array, offsets: Array) -> bool:
+        """Whether labellings keep to the scheme, where there is one."""
+        valid = masks.moves_of(self.classes_, self.scheme_)
+        return valid is None or bool(masks.keeps_to(valid, labels, offsets).all())
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
         if infeasible.any():
@@ -181,21 +206,10 @@ class ChainModel:
         A list of (labels, score) per sequence, best first; the first is what :meth:`predict` gives.
         One that has fewer labellings gives all. Scores are the model's, not probabilities.
         """
-        checks.positive("n", n, integer=True)
         problem = self._prepare(X, lengths, allowed)
-        offsets = problem.offsets
-        paths = np.zeros(int(n) * offsets[-1], dtype=np.int32)
-        values = np.empty((len(offsets) - 1, int(n)))
-        counts = np.empty(len(offsets) - 1, dtype=np.int64)
-        self._over(chain_batch.n_best_all, problem, paths, values, counts)
-        self._refuse_infeasible(problem, counts == 0)
-        found = []
-        for part, scores, count in zip(
-            np.split(self.classes_[paths], int(n) * offsets[1:-1]), values, counts, strict=True
-        ):
-            labels = part.reshape(int(n), -1)
-            found.append(list(zip(labels[:count], scores[:count].tolist(), strict=True)))
-        return found
+        best = list(self._n_best(chain_batch.n_best_all, problem, n))
+        self._refuse_infeasible(problem, np.array([not scores for _, scores in best]))
+        return [list(zip(self.classes_[rows], scores, strict=True)) for rows, scores in best]
 
     def predict_max_marginals(
         self, X: Any, lengths: Any = None, allowed: Any = None
@@ -282,7 +296,7 @@ class SummedSlack(NamedTuple):
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
+class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
     """Structured SVM for sequences, solved to a certificate.
 
     The score of labels y for tokens x is
@@ -401,22 +415,19 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         from hingeline.streaming.stream import add_classes, check_columns
 
         first = not stream
-        encoder = None if first else getattr(self, "encoder_", None)
         with stream.undo_on_error():
             with Reporter(type(self).__name__, self.verbose).during("encoding"):
                 if first:
-                    encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
+                    self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
                 else:
+                    encoder = getattr(self, "encoder_", None)
                     matrix, offsets = reading.known_tokens(encoder, X, lengths, grow=True)
-            if not first:
-                check_columns(matrix.shape[1], self.n_features_in_, type(self).__name__)
+                    check_columns(matrix.shape[1], self.n_features_in_, type(self).__name__)
             flat = reading.stack_labels(y, offsets, lengths)
-            known = flat if classes is None else reading.plain_labels(classes)
+            known = [] if classes is None else reading.plain_labels(classes)
             if first:
-                self.encoder_ = encoder
-                self.classes_, _ = reading.find_classes(known)
-            wanted = flat if classes is None else [*known, *flat]
-            self.classes_ = add_classes(self.classes_, wanted)
+                self.classes_, _ = reading.find_classes(known or flat)
+            self.classes_ = add_classes(self.classes_, [*known, *flat])
             self.n_features_in_ = matrix.shape[1]
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             labels = reading.number_labels(flat, index)
@@ -462,14 +473,6 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         self._over(chain_batch.summed_slack_all, problem, int(bins), found)
         return SummedSlack(*found.T)
 
-    _takes_scale = True
-
-    def _choose_C(self, problem: Any, weights: Array) -> float:
-        if not isinstance(self.C, str):
-            return float(self.C)
-        tokens = np.repeat(weights, np.diff(problem.offsets))
-        return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), tokens)
-
     def _roomy_stride(self, n_labels: int) -> int:
         return pad_row(n_labels + max(4, n_labels // 8))  # with an eighth to spare
 
@@ -495,3 +498,104 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         )
         self._refuse_violators(True, "a chain")
         return self._pose(matrix, offsets, labels, cost, cache_mb, stride=stride)
+
+
+@share_docs
+@dataclass(eq=False, repr=False)
+class ChainCRF(ChainModel, TokenModel, BaseModel):
+    """Linear-chain conditional random field, trained to a certificate.
+
+    ``p(y | x) = exp(w·f(x, y))/Z(x)`` with the score of :class:`hingeline.ChainSSVM`,
+    ``w·f(x, y) = Σ_t x_t·E[y_t] + Σ_t A[y_{t−1}, y_t] + a[y_1] + b[y_T]``. Training minimises
+    ``½‖w‖² + C Σ_i s_i·(log Z(x_i) − w·f(x_i, y_i))`` by L-BFGS. The baseline that large-margin
+    training is compared with; features, labels and predictions are the same.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of a sequence's negative log-likelihood. CRFsuite's ``c2`` is ``C = 1/(2·c2)``: its
+        default of 1 is ``C=0.5``. It has neither a constant feature nor weights for the first and
+        last label (``fit_intercept=False, boundary=False``), and uses all weights, as here, with
+        ``feature.possible_states`` and ``feature.possible_transitions``.
+    tol : float, default=1e-3
+        Certified relative gap at which training stops. The duality gap is ``½‖∇P(w)‖²``, which
+        usually is far above the true distance to the optimum.
+    max_iter : int, default=1000; passes over the data at most
+    scheme : None, "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default=None
+        Tag scheme of the labels: labellings that it does not allow have probability 0.
+
+    Attributes
+    ----------
+    n_iter_, converged_, stop_reason_, history_
+        How the run went; a pass is one evaluation of objective and gradient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hingeline import ChainCRF
+    >>> X = [np.eye(3)[[0, 1, 2]], np.eye(3)[[2, 1]]]
+    >>> y = [["a", "b", "a"], ["a", "b"]]
+    >>> tagger = ChainCRF(C=10.0).fit(X, y)
+    >>> [list(map(str, labels)) for labels in tagger.predict(X)]
+    [['a', 'b', 'a'], ['a', 'b']]
+    >>> tagger.predict_marginals(X)[1].round(2)
+    array([[0.98, 0.02],
+           [0.05, 0.95]])
+    """
+
+    C: float = 1.0
+    _: KW_ONLY
+    tol: float = 1e-3
+    max_iter: int = 1000
+
+    def check_parameters(self) -> None:
+        """Refuse, in one sentence, parameters that ``fit`` would refuse whatever the data are."""
+        checks.positive("C", self.C)
+        checks.positive("tol", self.tol)
+        checks.positive("max_iter", self.max_iter, integer=True)
+        checks.check_switches(self)
+        checks.effective_n_jobs(self.n_jobs)
+
+    def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> Self:
+        """Train on sequences, given as for :meth:`hingeline.ChainSSVM.fit`.
+
+        ``sample_weight`` multiplies a sequence's log-likelihood; 0 drops it.
+        """
+        from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
+
+        began = time.perf_counter()
+        self.check_parameters()
+        matrix, offsets, labels = self._read(X, y, lengths)
+        weights = float(self.C) * checks.check_sample_weight(sample_weight, len(offsets) - 1)
+        problem = self._make(self._with_constant(matrix), offsets, labels)
+        refuse_overflow(problem, float(weights.sum()))
+        with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
+            result = minimise_log_loss(
+                ChainExpectations(problem, workers),
+                weights,
+                observed_features(problem, weights),
+                tol=float(self.tol),
+                max_iter=int(self.max_iter),
+                name=type(self).__name__,
+                started=began,
+            )
+        self._store(result)
+        return self
+
+    def _make(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> ChainProblem:
+        no_cost = np.zeros((len(self.classes_), len(self.classes_)))
+        return self._pose(matrix, offsets, labels, no_cost, 0.0)
+
+    def predict_marginals(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
+        """Probability of every label at every token, for input as in :meth:`predict`.
+
+        One array (tokens, labels) per sequence, in the order of ``classes_``; rows sum to 1.
+        Labellings that are not allowed have probability 0.
+        """
+        from hingeline.solvers.crf import ChainExpectations
+
+        problem = self._prepare(X, lengths, allowed)
+        with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
+            log_z, nodes, _ = ChainExpectations(problem, workers).marginals(self.weights_)
+        self._refuse_infeasible(problem, log_z == -np.inf)
+        return np.split(nodes[:, : len(self.classes_)], problem.offsets[1:-1])

@@ -11,7 +11,7 @@ from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, check_finite, check_sample_weight, require, warn
-from hingeline.core.primitives import Compiled, Layout, stack_blocks
+from hingeline.core.primitives import Layout, stack_blocks
 from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
 from hingeline.structures import custom
 from hingeline.structures.custom import Structure
@@ -27,9 +27,6 @@ class SSVM(BaseSSVM, BaseModel):
     structure : Structure
         What an output is; see :class:`hingeline.Structure`. Plain Python methods run interpreted,
         ``@njit`` methods are compiled into the solver.
-    C : float or "auto", default=1.0
-        Weight of an example's slack; ``float("inf")`` for a hard margin.
-        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     slack, rescale : str
         ``slack="squared"`` and ``rescale="slack"`` want the structure's ``decode_by_loss``.
     violators : "argmax", int or "all", optional
@@ -42,7 +39,7 @@ class SSVM(BaseSSVM, BaseModel):
     n_features_in_ : int; joint features
     """
 
-    structure: Structure | None = None
+    structure: Any = None
     C: float | str = 1.0
     _: KW_ONLY
     rescale: str = "margin"
@@ -61,7 +58,9 @@ class SSVM(BaseSSVM, BaseModel):
         outputs, width = self._pack(X, y)
         weights = check_sample_weight(sample_weight, len(outputs))
         try:
-            compiled = self._compile_own(X, outputs, width)
+            if self.structure.exact:
+                _refuse_decoding_without_loss(self.structure, X, outputs, width)
+            compiled = custom.compile_problem(self.structure, X, outputs)
             previous = None
             if self.warm_start:
                 known = fingerprint(self.structure, X, outputs)
@@ -84,11 +83,11 @@ class SSVM(BaseSSVM, BaseModel):
 
     def _pack(self, X: Any, y: Any) -> tuple[list[Array], int]:
         """Outputs as arrays, and how long a joint feature vector is."""
-        if self.structure is None:
-            raise TypeError("structure is missing: pass an instance of your subclass of Structure.")
+        text = "structure is missing: pass an instance of your subclass of Structure."
+        require(self.structure is not None, text, TypeError)
         methods = custom.methods_of(self.structure)
-        if not hasattr(X, "__len__") or not hasattr(y, "__len__"):
-            raise TypeError("X and y must be lists of one length.")
+        listed = hasattr(X, "__len__") and hasattr(y, "__len__")
+        require(listed, "X and y must be lists of one length.", TypeError)
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         require(len(X) > 0, "X is empty: there are no examples.")
         name = type(self.structure).__name__
@@ -102,17 +101,10 @@ class SSVM(BaseSSVM, BaseModel):
         require(first.ndim == 1, f"joint_feature must return a vector, got shape {first.shape}.")
         check_finite(first, "joint_feature(X[0], y[0])")
         last = np.shape(methods["joint_feature"](X[len(X) - 1], outputs[-1]))
-        if last != first.shape:
-            what = f"joint_feature returns vectors of different length, {first.shape} for X[0] and"
-            raise ValueError(f"{what} {last} for X[{len(X) - 1}]: all must have one length.")
+        what = f"joint_feature returns vectors of different length, {first.shape} for X[0] and"
+        both = f"{what} {last} for X[{len(X) - 1}]"
+        require(last == first.shape, f"{both}: all must have one length.")
         return outputs, len(first)
-
-    def _compile_own(self, X: Any, outputs: list[Array], width: int) -> Compiled:
-        """The problem, after a look at some examples whether decoding is what it says."""
-        assert self.structure is not None
-        if self.structure.exact:
-            _refuse_decoding_without_loss(self.structure, X, outputs, width)
-        return custom.compile_problem(self.structure, X, outputs)
 
     @property
     def _layout(self) -> Layout:
@@ -122,30 +114,25 @@ class SSVM(BaseSSVM, BaseModel):
     def predict(self, X: Any) -> list[Any]:
         """Best output of every input."""
         check_is_fitted(self, "weights_")
-        assert self.structure is not None
         return [self.structure.unpack(self._decode(x)) for x in X]
 
     def _decode(self, x: Any) -> Array:
         nothing = np.empty(0, dtype=np.int32)
-        found = self.structure.decode(x, self.weights_, nothing, 0.0)  # type: ignore[union-attr]
+        found = self.structure.decode(x, self.weights_, nothing, 0.0)
         return np.asarray(found, dtype=np.int32)
 
     def decision_function(self, X: Any) -> Array:
         """Score ``w·f(x, ŷ)`` of the best output of every input."""
         check_is_fitted(self, "weights_")
-        methods = custom.methods_of(self.structure)  # type: ignore[arg-type]
-        return np.array([self.weights_ @ methods["joint_feature"](x, self._decode(x)) for x in X])
+        feature = custom.methods_of(self.structure)["joint_feature"]
+        return np.array([self.weights_ @ feature(x, self._decode(x)) for x in X])
 
     def score(self, X: Any, y: Any) -> float:
         """Minus the mean loss of the predictions."""
         check_is_fitted(self, "weights_")
-        assert self.structure is not None
-        loss = custom.find_loss(self.structure)
+        loss, pack = custom.find_loss(self.structure), self.structure.pack
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
-        losses = [
-            loss(x, self.structure.pack(truth), self._decode(x))
-            for x, truth in zip(X, y, strict=True)
-        ]
+        losses = [loss(x, pack(own), self._decode(x)) for x, own in zip(X, y, strict=True)]
         return 0.0 - float(np.mean(losses))
 
 

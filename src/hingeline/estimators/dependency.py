@@ -115,19 +115,17 @@ class DependencySSVM(BaseSSVM, BaseModel):
     loss: str = "labelled"
     features: Any = None
 
-    _takes_scale = True
     _compile = staticmethod(dependency.compile_problem)
 
     def _check_values(self) -> None:
         super()._check_values()
         checks.one_of("loss", self.loss, ("labelled", "heads"))
         known = (True, False, "auto", "prediction")
-        if self.projective not in known:
-            what = "True, False, 'auto' or 'prediction'"
-            raise ValueError(f"projective must be {what}, got {self.projective!r}.")
-        if self.features is not None and not isinstance(self.features, ArcFeatures):
-            what = f"features must be an ArcFeatures, got {type(self.features).__name__}"
-            raise TypeError(f"{what}: write hingeline.features.ArcFeatures(…).")
+        what = "projective must be True, False, 'auto' or 'prediction'"
+        require(self.projective in known, f"{what}, got {self.projective!r}.")
+        fine = isinstance(self.features, (type(None), ArcFeatures))
+        what = f"features must be an ArcFeatures, got {type(self.features).__name__}"
+        require(fine, f"{what}: write hingeline.features.ArcFeatures(…).", TypeError)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on sentences and their trees.
@@ -146,9 +144,8 @@ class DependencySSVM(BaseSSVM, BaseModel):
         heads, flat = read_trees(y, table.offsets)
         crossing = int(find_crossing(heads, table.offsets))
         free = crossing >= 0 if isinstance(self.projective, str) else not self.projective
-        if crossing >= 0 and not free:
-            what = f"the tree y[{crossing}] has crossing arcs, which projective=True has not"
-            raise ValueError(f"{what}: leave it out, or use 'prediction' or False.")
+        what = f"the tree y[{crossing}] has crossing arcs, which projective=True has not"
+        require(crossing < 0 or free, f"{what}: leave it out, or use 'prediction' or False.")
         weights = checks.check_sample_weight(sample_weight, len(table))
         self.projective_ = not free
         self.classes_, index = reading.find_classes(flat)
@@ -184,9 +181,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
             labelled=int(self.loss == "labelled"),
         )
 
-    def _choose_C(self, problem: Any, weights: Array) -> float:
-        if not isinstance(self.C, str):
-            return float(self.C)
+    def _scaled_C(self, problem: Any, weights: Array) -> float:
         return SCALE / (2 * problem.n_arc + dependency.count_label_rows(problem))
 
     @property
@@ -219,17 +214,8 @@ class DependencySSVM(BaseSSVM, BaseModel):
         A sentence that has fewer gives all, one without words none. A tree costs as much as
         parsing the sentence once for each word, and memory grows with T² times the labels.
         """
-        checks.positive("n", n, integer=True)
-        problem = self._prepare(X)
-        ys = np.empty(int(n) * problem.offsets[-1], dtype=np.int32)
-        values = np.empty((len(problem.offsets) - 1, int(n)))
-        counts = np.empty(len(values), dtype=np.int64)
-        self._over(parse_best, problem, ys, values, counts)
-        found = []
-        for i, (lo, hi) in enumerate(pairwise((int(n) * problem.offsets).tolist())):
-            rows = ys[lo:hi].reshape(int(n), -1)[: counts[i]]
-            found.append(list(zip(map(self._words, rows), values[i].tolist(), strict=False)))
-        return found
+        best = self._n_best(parse_best, self._prepare(X), n)
+        return [list(zip(map(self._words, rows), scores, strict=True)) for rows, scores in best]
 
     def predict_margin(self, X: Any) -> Array:
         """Score of the best tree minus that of the second best, for each sentence; inf if alone."""
@@ -292,8 +278,8 @@ class DependencySSVM(BaseSSVM, BaseModel):
 
 def read_trees(y: Any, offsets: Array) -> tuple[Array, list[Any]]:
     """Heads (1, 2, … within a sentence, 0 for the root) and labels of all words, checked."""
-    if not hasattr(y, "__len__"):
-        raise TypeError(f"y must be a list of trees, got {type(y).__name__}.")
+    text = f"y must be a list of trees, got {type(y).__name__}."
+    require(hasattr(y, "__len__"), text, TypeError)
     n = len(offsets) - 1
     require(len(y) == n, f"X has {n} sentences and y has {len(y)} trees: they must agree.")
     heads, labels = np.empty(offsets[-1], dtype=np.int64), []
@@ -318,15 +304,11 @@ def read_trees(y: Any, offsets: Array) -> tuple[Array, list[Any]]:
     roots = np.bincount(owner[heads == 0], minlength=n)
     for _ in range(int(np.diff(offsets).max(initial=1)).bit_length()):
         above = above[above]
-    if above.any():
-        i = int(owner[np.flatnonzero(above)[0] - 1])
-        word = int(np.flatnonzero(above)[0] - offsets[i])
-        what = (
-            f"y[{i}] is not a tree: going up from word {word} comes back without meeting the root"
-        )
-        raise ValueError(f"{what}; correct the heads.")
-    wrong = np.flatnonzero((roots != 1) & (np.diff(offsets) > 0))
-    if wrong.size:
-        what = f"y[{wrong[0]}] has {roots[wrong[0]]} words with the head 0"
+    for node in np.flatnonzero(above):
+        i = int(owner[node - 1])
+        what = f"y[{i}] is not a tree: going up from word {node - offsets[i]} comes back without"
+        raise ValueError(f"{what} meeting the root; correct the heads.")
+    for i in np.flatnonzero((roots != 1) & (np.diff(offsets) > 0)).tolist():
+        what = f"y[{i}] has {roots[i]} words with the head 0"
         raise ValueError(f"{what}: exactly one must hang from the root; hang the others below it.")
     return heads, labels

@@ -70,30 +70,27 @@ class Graph:
         n = features.shape[0]
         checks.require(n != 0, "node_features has no rows: a graph needs at least one node.")
         edges = check_pairs(self.edges, "edges", n)
-        self._set("node_features", features)
-        self._set("edges", edges)
+        found = {"node_features": features, "edges": edges}
         if self.edge_features is not None:
             own = checks.numeric_rows(self.edge_features, "edge_features")
             own = own.toarray() if sp.issparse(own) else own
             what = f"edge_features has {len(own)} rows, but there are {len(edges)} edges"
             checks.require(len(own) == len(edges), f"{what}: give one row per edge.")
-            self._set("edge_features", own.astype(np.float64))
+            found["edge_features"] = own.astype(np.float64)
         if self.node_weights is not None:
-            self._set(
-                "node_weights", checks.as_weights("node_weights", self.node_weights, n, "node")
-            )
+            found["node_weights"] = checks.as_weights("node_weights", self.node_weights, n, "node")
         for name, count in (("node_types", n), ("edge_types", len(edges))):
             if getattr(self, name) is not None:
-                self._set(name, _types(getattr(self, name), name, count))
+                found[name] = _types(getattr(self, name), name, count)
         factors = {} if self.factors is None else self.factors
-        if not isinstance(factors, Mapping):
-            what = f"a dict of {{name: sets of nodes}}, got {type(factors).__name__}"
-            raise TypeError(f"factors must be {what}: those under one name share their weights.")
+        what = f"factors must be a dict of {{name: sets of nodes}}, got {type(factors).__name__}"
+        how = "those under one name share their weights"
+        checks.require(isinstance(factors, Mapping), f"{what}: {how}.", TypeError)
         for name in factors:
-            if not isinstance(name, str):
-                raise TypeError(f"factors has the name {name!r}: use text.")
-        sets = ((name, _sets(v, f"factors[{name!r}]", n)) for name, v in factors.items())
-        self._set("factors", dict(sets))
+            text = f"factors has the name {name!r}: use text."
+            checks.require(isinstance(name, str), text, TypeError)
+        own = {name: _sets(v, f"factors[{name!r}]", n) for name, v in factors.items()}
+        vars(self).update(found, factors=own)  # frozen for everyone else
 
     @classmethod
     def from_image(cls, image: Any, regions: Any = None) -> Self:
@@ -129,9 +126,6 @@ class Graph:
         edges = np.unique(np.sort(edges, axis=1), axis=0)
         return cls(np.column_stack(means), edges[edges[:, 0] < edges[:, 1]], node_weights=sizes)
 
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)  # frozen for everyone else
-
     @property
     def n_nodes(self) -> int:
         """Number of nodes."""
@@ -145,8 +139,8 @@ class Graph:
     def subgraph(self, kept: Any) -> "Graph":
         """The graph of the nodes where ``kept`` is true, with the edges and factors among them."""
         kept = np.asarray(kept, dtype=bool)
-        if kept.shape != (self.n_nodes,):
-            raise ValueError(f"kept has shape {kept.shape}, but there are {self.n_nodes} nodes.")
+        what = f"kept has shape {kept.shape}, but there are {self.n_nodes} nodes."
+        checks.require(kept.shape == (self.n_nodes,), what)
         number = np.cumsum(kept) - 1
         whole = kept[self.edges].all(axis=1)
 
@@ -172,8 +166,8 @@ class Graph:
 def check_pairs(values: Any, name: str, n: int, members: str = "nodes") -> Array:
     """Pairs of numbers below n, each pair once; ``members`` says what is numbered."""
     pairs = _sets(values, name, n, members, 2)
-    ordered = np.sort(pairs, axis=1)
-    _, first = np.unique(ordered[:, 0] * n + ordered[:, 1], return_index=True)
+    low, high = np.sort(pairs, axis=1).T
+    _, first = np.unique(low * n + high, return_index=True)
     if len(first) < len(pairs):
         k = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
         what = f"{name}[{k}] joins {tuple(pairs[k].tolist())}, as a pair before it does"
@@ -194,26 +188,22 @@ def _sets(values: Any, name: str, n: int, members: str = "nodes", width: int = 0
         raise ValueError(f"{name} has shape {sets.shape}, expected {shape}.")
     if sets.dtype.kind not in "iu":
         raise TypeError(f"{name} has dtype {sets.dtype}, expected integers: numbers of {members}.")
-    wrong = np.flatnonzero(((sets < 0) | (sets >= n)).any(axis=1))
-    if len(wrong):
-        k = int(wrong[0])
-        what = f"{name}[{k}] is {tuple(sets[k].tolist())}"
-        raise ValueError(f"{what}, but the {members} are 0 to {n - 1}.")
     ordered = np.sort(sets, axis=1)
-    twice = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
-    if len(twice):
-        k = int(twice[0])
-        what = f"{name}[{k}] is {tuple(sets[k].tolist())}"
-        raise ValueError(f"{what}: give {members} that are different.")
+    for wrong, why in (
+        ((sets < 0) | (sets >= n), f", but the {members} are 0 to {n - 1}."),
+        (ordered[:, 1:] == ordered[:, :-1], f": give {members} that are different."),
+    ):
+        for k in np.flatnonzero(wrong.any(axis=1)):
+            raise ValueError(f"{name}[{k}] is {tuple(sets[k].tolist())}{why}")
     return sets.astype(np.int64)
 
 
 def _types(values: Any, name: str, count: int) -> Array:
     types = np.asarray(values)
-    if types.shape != (count,):
-        raise ValueError(f"{name} has shape {types.shape}, expected ({count},): one each.")
-    if count and (types.dtype.kind not in "iu" or types.min() < 0):
-        raise TypeError(f"{name} must be integers ≥ 0.")
+    text = f"{name} has shape {types.shape}, expected ({count},): one each."
+    checks.require(types.shape == (count,), text)
+    fine = not count or (types.dtype.kind in "iu" and types.min() >= 0)
+    checks.require(fine, f"{name} must be integers ≥ 0.", TypeError)
     return types.astype(np.int64)
 
 
@@ -247,8 +237,6 @@ class GraphModel:
         trains the LP relaxation with constraints softened by ``solver_options={"rho": …}``, so that
         primal and dual are those of that problem. Options must be those of the solver that is
         chosen. See :class:`hingeline.ChainSSVM` for the others.
-    fit_intercept : bool, default=True
-        Append a constant feature. Its weights are regularised like any other.
 
     Attributes
     ----------
@@ -345,16 +333,24 @@ class GraphModel:
         self._over(graph.conditional_scores_all, problem, states, start, out)
         return out, start
 
+    def _split_unary(self: Any, n_states: int) -> tuple[Array, Array]:
+        """Views of weights, (groups, states, features) and, of the constant, (groups, states)."""
+        table, d = self._view("unary"), self.n_features_in_
+        table = table.reshape(len(table), -1, n_states).transpose(1, 2, 0)
+        constant = table[:, :, d] if self.fit_intercept else np.zeros(table.shape[:2])
+        return table[:, :, :d], constant
+
 
 def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, int]:
     """Graphs with the same features of nodes and of edges, those fitted with; how many these are.
 
     Edges without features count as edges with 0 of them.
     """
-    if isinstance(X, Graph):
-        raise TypeError("X is one Graph: pass a list of graphs, [graph].")
-    if not isinstance(X, (Sequence, np.ndarray)) or isinstance(X, (str, bytes)):
-        raise TypeError(f"X must be a list of hingeline.Graph, got {type(X).__name__}.")
+    one = isinstance(X, Graph)
+    checks.require(not one, "X is one Graph: pass a list of graphs, [graph].", TypeError)
+    fine = isinstance(X, (Sequence, np.ndarray)) and not isinstance(X, (str, bytes))
+    text = f"X must be a list of hingeline.Graph, got {type(X).__name__}."
+    checks.require(fine, text, TypeError)
     checks.require(len(X) > 0, "X is empty: there are no graphs.")
     known = {
         kind: (width, f"the model was fitted with {width}")
@@ -387,9 +383,6 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float or "auto", default=0.1
-        Weight of a graph's slack; ``float("inf")`` for a hard margin (exact inference only).
-        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     loss : "hamming", array, Taxonomy, or (scale, loss)
         Summed over nodes, times ``Graph.node_weights``: wrong labels, one cost per true label, or
         a cost matrix (true, predicted), in the order of ``classes_``, also of a
@@ -445,8 +438,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             graphs, labels, some = self._drop_void(graphs, labels)
             checks.require(some, f"y holds nothing but the void label {self.void_label!r}.")
             weights = weights[some]
-            if not weights.any():
-                raise ValueError("sample_weight is zero wherever y holds labels that are not void.")
+            text = "sample_weight is zero wherever y holds labels that are not void."
+            checks.require(weights.any(), text)
         flat = [label for own in labels for label in own]
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
@@ -528,24 +521,17 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         rows = int(self.n_features_in_) + bool(self.fit_intercept)
         return graph_blocks.layout(rows, self.n_node_types_ * k, tables)
 
-    def _unary(self) -> Array:
-        """(types, labels, features), the constant one included: a view."""
-        table = self._view("unary")
-        shape = (len(table), self.n_node_types_, len(self.classes_))
-        return table.reshape(shape).transpose(1, 2, 0)
-
     @property
     def unary_coef_(self) -> Array:
         """(labels, features), or (types, labels, features): a view."""
-        table = self._unary()[:, :, : self.n_features_in_]
+        table = self._split_unary(len(self.classes_))[0]
         return table[0] if self.n_node_types_ == 1 else table
 
     @property
     def intercept_(self) -> Array:
         """Weights of the constant feature, zero without one."""
-        table = self._unary()
-        own = table[:, :, -1] if self.fit_intercept else np.zeros(table.shape[:2])
-        return own[0] if self.n_node_types_ == 1 else own
+        table = self._split_unary(len(self.classes_))[1]
+        return table[0] if self.n_node_types_ == 1 else table
 
     @property
     def pairwise_coef_(self) -> Array:

@@ -8,18 +8,18 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
+from sklearn.utils.validation import _num_features
 
 from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Layout
-from hingeline.estimators.base import BaseModel, BaseSSVM, Scaled, Streams, share_docs
+from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, TableModel, share_docs
 from hingeline.structures import multiclass
 
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
+class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
     """Multi-class support vector machine (Crammer and Singer), solved to a certificate.
 
     Minimises ``½‖W‖² + C Σ_i s_i·max_y [l(y_i, y) + W_y·x_i − W_{y_i}·x_i]₊`` (``slack="max"``,
@@ -27,9 +27,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float or "auto", default=1.0
-        Weight of the slack; ``float("inf")`` for a hard margin.
-        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     slack : {"max", "squared", "sum", "nu"}, default="max"
         Linear slack (Crammer and Singer); ``½·slack²`` with the square root of the loss; the sum
         of the hinges of all classes (Weston and Watkins); or linear with a margin of its own,
@@ -43,8 +40,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         Cost of predicting the column's class for the row's, in the order of ``classes_``; of
         classes in a tree, :class:`hingeline.Taxonomy`.
     class_weight : dict or "balanced", optional; multiplies the weight of the examples of a class
-    fit_intercept : bool, default=True
-        Append a constant feature. Its weight is regularised like any other.
 
     Attributes
     ----------
@@ -73,7 +68,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     loss: Any = "zero_one"
     class_weight: Any = None
     fit_intercept: bool = True
-    scale: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on rows of features and their labels.
@@ -87,7 +81,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         self.check_parameters()
         checks.refuse_text(X)
         checks.refuse_none(y)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X, y = self._check_rows(X, y)
         self._check_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         text = f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
@@ -137,8 +131,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
             more = [] if classes is None else np.unique(classes).tolist()
             distinct, numbers = np.unique(y, return_inverse=True)
             self.classes_ = add_classes(self.classes_, [*more, *distinct.tolist()])
-            if len(self.classes_) < 2:
-                raise ValueError("at least 2 classes are needed: pass classes= at the first call.")
+            text = "at least 2 classes are needed: pass classes= at the first call."
+            checks.require(len(self.classes_) > 1, text)
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             table = np.array([index[label] for label in distinct.tolist()], dtype=np.int32)
             weights = checks.check_sample_weight(sample_weight, len(numbers))
@@ -158,17 +152,13 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
             with contextlib.suppress(TypeError, ValueError):  # reported below
                 wider = _num_features(X) > self.n_features_in_
         before = getattr(self, "feature_names_in_", None)
-        checked = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=first or wider
-        )
+        checked = self._check_rows(X, y, reset=first or wider)
         names = getattr(self, "feature_names_in_", None)
         if wider and before is not None and names is not None:
             new = names[: len(before)] != before
-            if new.any():
-                raise ValueError(
-                    f"X has the column {names[np.argmax(new)]!r} where the examples before had "
-                    f"{before[np.argmax(new)]!r}: put new columns behind those known."
-                )
+            k = int(np.argmax(new))
+            what = f"X has the column {names[k]!r} where the examples before had {before[k]!r}"
+            checks.require(not new.any(), f"{what}: put new columns behind those known.")
         elif wider and before is None and names is not None:
             del self.feature_names_in_
         return checked
@@ -198,9 +188,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     intercept_ = property(lambda self: self._view("intercept")[0])  # zero without a constant
 
     def _scores(self, X: Any) -> Array:
-        check_is_fitted(self, "weights_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return np.asarray(self._scaled(X) @ self.coef_.T) + self.intercept_
+        return np.asarray(self._new_rows(X) @ self.coef_.T) + self.intercept_
 
     def decision_function(self, X: Any) -> Array:
         """Scores (n, classes); for two classes the second's lead over the first, (n,)."""
@@ -211,8 +199,3 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         """Labels of the highest score."""
         best = np.argmax(self._scores(X), axis=1)
         return np.asarray(self.classes_[best])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags

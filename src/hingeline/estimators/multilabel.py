@@ -10,13 +10,12 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import rel_entr
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
-from hingeline.estimators.base import BaseModel, BaseSSVM, Scaled, share_docs
+from hingeline.estimators.base import BaseModel, BaseSSVM, TableModel, share_docs
 from hingeline.estimators.graph import GraphModel, check_pairs
 from hingeline.inference.factor_graph import are_forests, join, make_topology
 from hingeline.inference.map import INFERENCE
@@ -39,10 +38,8 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
         y = y[:, 0]
     if y.ndim == 1:
         return _read_single(y)
-    bad = y[(y != 0) & (y != 1)]
-    if bad.size:
-        found = bad.flat[0].item()
-        raise ValueError(f"y holds {found!r}: indicators must be 0 or 1, one column per label.")
+    for bad in y[(y != 0) & (y != 1)].tolist():
+        raise ValueError(f"y holds {bad!r}: indicators must be 0 or 1, one column per label.")
     classes = np.arange(y.shape[1])
     if names is not None and len(names) == y.shape[1]:
         classes = np.asarray([str(name) for name in names], dtype=object)
@@ -60,30 +57,26 @@ def _read_single(y: Array) -> tuple[Array, Array]:
     classes, numbers = np.unique(y, return_inverse=True)
     text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
     checks.require(kind in ("binary", "multiclass"), text)
-    if len(classes) > 2:
-        raise ValueError(
-            "Only binary classification is supported. The type of the target is "
-            f"{kind}. Give indicators of shape (n_samples, n_labels), or use MulticlassSSVM."
-        )
-    if len(classes) < 2:
-        raise ValueError(f"y has one class only ({classes[0]!r}): at least 2 classes are needed.")
+    what = f"Only binary classification is supported. The type of the target is {kind}."
+    how = "Give indicators of shape (n_samples, n_labels), or use MulticlassSSVM."
+    checks.require(len(classes) <= 2, f"{what} {how}")
+    text = f"y has one class only ({classes[0]!r}): at least 2 classes are needed."
+    checks.require(len(classes) == 2, text)
     return numbers.astype(np.int32)[:, None], classes
 
 
 def find_pairs(edges: Any, indicator: Array, weights: Array) -> Array:
     """Pairs of labels (pairs, 2), from a word or a list."""
     n_labels = indicator.shape[1]
-    if isinstance(edges, str):
-        if edges == "full":
-            return np.column_stack(np.triu_indices(n_labels, 1)).astype(np.int64)
-        if edges == "tree":
-            return chow_liu(indicator, weights)
-        if edges == "none":
-            return np.zeros((0, 2), dtype=np.int64)
-        raise ValueError(
-            f"edges={edges!r} is not known; choose one of 'full', 'tree', 'none', or give pairs."
-        )
-    return check_pairs(edges, "edges", n_labels, "columns of y")
+    if not isinstance(edges, str):
+        return check_pairs(edges, "edges", n_labels, "columns of y")
+    if edges == "full":
+        return np.column_stack(np.triu_indices(n_labels, 1)).astype(np.int64)
+    if edges == "tree":
+        return chow_liu(indicator, weights)
+    known = "choose one of 'full', 'tree', 'none', or give pairs"
+    checks.require(edges == "none", f"edges={edges!r} is not known; {known}.")
+    return np.zeros((0, 2), dtype=np.int64)
 
 
 def mutual_information(indicator: Array, weights: Array) -> Array:
@@ -105,7 +98,7 @@ def chow_liu(indicator: Array, weights: Array) -> Array:
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
+class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseModel):
     """Multi-label support vector machine over a graph of labels, solved to a certificate.
 
     A set of labels, as indicators ``y ∈ {0, 1}^L``, has the score
@@ -114,9 +107,6 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float or "auto", default=1.0
-        Weight of an example's slack; ``float("inf")`` for a hard margin (exact inference only).
-        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     edges : {"full", "tree", "none"} or list of pairs, default="full"
         Pairs of labels that are scored together: all, those of the maximum spanning tree of their
         mutual information (Chow and Liu), none, or pairs of column numbers of y. Without pairs
@@ -159,7 +149,6 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
     C: float | str = 1.0
     _: KW_ONLY
     edges: Any = "full"
-    scale: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on rows of features and indicators of labels, 0 and 1.
@@ -179,8 +168,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
                 "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
             )
         names = getattr(y, "columns", None)
-        dtypes = [np.float64, np.float32]
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, multi_output=True)
+        X, y = self._check_rows(X, y, multi_output=True)
         X = self._scaled(X, first=True)
         indicator, self.classes_ = read_indicator(y, names)
         n, self.n_labels_ = indicator.shape
@@ -246,39 +234,15 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
         rows = int(self.n_features_in_) + bool(self.fit_intercept)
         return layout(rows, 2 * self.n_labels_, {"pairwise": (len(self.edges_), 4)})
 
-    def _unary(self) -> Array:
-        """(labels, 2, features), the constant one included: a view."""
-        return self._view("unary").reshape(-1, self.n_labels_, 2).transpose(1, 2, 0)
-
-    @property
-    def unary_coef_(self) -> Array:
-        """(labels, 2, features), a view."""
-        return self._unary()[:, :, : self.n_features_in_]
-
-    @property
-    def coef_(self) -> Array:
-        """What speaks for a label: (labels, features), computed from ``unary_coef_``."""
-        coef = self.unary_coef_
-        return np.asarray(coef[:, 1] - coef[:, 0])
-
-    @property
-    def intercept_(self) -> Array:
-        """The constant's part of ``coef_``: (labels,), zero without it."""
-        table = self._unary()
-        if not self.fit_intercept:
-            return np.zeros(self.n_labels_)
-        return np.asarray(table[:, 1, -1] - table[:, 0, -1])
-
-    @property
-    def pairwise_coef_(self) -> Array:
-        """(pairs, 2, 2), in the order of ``edges_``: a view."""
-        return self._view("pairwise").reshape(-1, 2, 2)
+    unary_coef_ = property(lambda self: self._split_unary(2)[0])  # (labels, 2, features), a view
+    coef_ = property(lambda self: np.diff(self._split_unary(2)[0], axis=1)[:, 0])
+    intercept_ = property(lambda self: np.diff(self._split_unary(2)[1], axis=1)[:, 0])
+    pairwise_coef_ = property(lambda self: self._view("pairwise").reshape(-1, 2, 2))
 
     def _prepare(self, X: Any) -> GraphProblem:
-        check_is_fitted(self, "weights_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        labels = np.zeros(X.shape[0] * self.n_labels_, dtype=np.int32)
-        return self._make(self._scaled(X), labels, np.zeros((2, 2)))
+        rows = self._new_rows(X)
+        labels = np.zeros(rows.shape[0] * self.n_labels_, dtype=np.int32)
+        return self._make(rows, labels, np.zeros((2, 2)))
 
     def _as_output(self, problem: GraphProblem, states: Array) -> Array:
         if self.n_labels_ == 1:
@@ -299,7 +263,6 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.classifier_tags.multi_class = False
         tags.classifier_tags.multi_label = True
         tags.target_tags.multi_output = True

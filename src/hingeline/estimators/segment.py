@@ -1,5 +1,6 @@
 """Segments: sequences cut into labelled pieces, such as names, chunks or fields of a citation."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
@@ -12,10 +13,10 @@ from sklearn.base import clone
 from hingeline import _checks as checks
 from hingeline import schemes
 from hingeline._checks import Array
-from hingeline.core.primitives import Compiled, Layout
+from hingeline.core.primitives import Layout
 from hingeline.estimators.allowed import first_invalid
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
-from hingeline.estimators.chain import ChainModel, scale_C
+from hingeline.estimators.chain import TokenModel
 from hingeline.features import input as reading
 from hingeline.features.parts import SegmentTemplates
 from hingeline.features.tables import Labels
@@ -29,14 +30,11 @@ Span = tuple[int, int, Any]  # first token, token after the last, label
 
 def has_spans(y: Any) -> bool:
     """Whether outputs are lists of spans, not one tag per token."""
-    rows = y if isinstance(y, (list, tuple)) else []
-    return any(isinstance(row, (list, tuple)) and any(map(_is_span, row)) for row in rows) or (
-        bool(rows) and all(isinstance(row, (list, tuple)) and not row for row in rows)
-    )
-
-
-def _is_span(item: Any) -> bool:
-    return isinstance(item, (list, tuple))
+    kinds = list, tuple
+    rows = [row for row in y if isinstance(row, kinds)] if isinstance(y, kinds) else []
+    if any(isinstance(item, kinds) for row in rows for item in row):
+        return True
+    return bool(rows) and len(rows) == len(y) and not any(rows)
 
 
 def stack_spans(y: Any, offsets: Array) -> tuple[Array, Array, list[Any]]:
@@ -47,7 +45,7 @@ def stack_spans(y: Any, offsets: Array) -> tuple[Array, Array, list[Any]]:
     for i, (spans, (lo, hi)) in enumerate(zip(y, pairwise(offsets.tolist()), strict=True)):
         before: Any = None
         for span in spans:
-            if not _is_span(span) or len(span) != 3:
+            if not isinstance(span, (list, tuple)) or len(span) != 3:
                 raise ValueError(f"y[{i}] holds {span!r:.40}: a span is (start, end, label).")
             whole = all(isinstance(p, (int, np.integer)) for p in span[:2])
             if not whole or not 0 <= span[0] < span[1] <= hi - lo:
@@ -64,6 +62,21 @@ def stack_spans(y: Any, offsets: Array) -> tuple[Array, Array, list[Any]]:
             found.append((lo + int(span[0]), lo + int(span[1]), span[2]))
     first, stop = (np.array([span[k] for span in found], dtype=np.int64) for k in (0, 1))
     return first, stop, reading.plain_labels([label for *_, label in found])
+
+
+def count_bits(lengths: Array) -> int:
+    """Bits that number the tokens of a segment of at most these lengths."""
+    return max(1, int(lengths.max() - 1).bit_length())
+
+
+def cut_spans(first: Array, stop: Array, labels: list[Any], offsets: Array) -> list[list[Span]]:
+    """Spans of every sequence, from those counted over all sequences."""
+    owner = np.searchsorted(offsets, first, side="right") - 1
+    found: list[list[Span]] = [[] for _ in offsets[1:]]
+    parts = owner, first - offsets[owner], stop - offsets[owner]
+    for i, a, b, label in zip(*(part.tolist() for part in parts), labels, strict=True):
+        found[i].append((a, b, label))
+    return found
 
 
 def read_tags(flat: list[Any], offsets: Array, scheme: Any) -> tuple[str, Array, Array, list[Any]]:
@@ -90,7 +103,7 @@ def read_tags(flat: list[Any], offsets: Array, scheme: Any) -> tuple[str, Array,
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class SegmentSSVM(BaseSSVM, BaseModel):
+class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
     """Structured SVM for segments (semi-Markov), solved to a certificate.
 
     A sequence is cut into labelled segments: spans, and single tokens outside them (``"O"``). The
@@ -115,24 +128,17 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         conlleval does, with a warning; a scheme that is named refuses them.
     rescale : {"margin"}; slack rescaling has no exact oracle for segments
     violators : "argmax", int or "all", optional; for ``slack="sum"``, as for ChainSSVM
-    fit_intercept : bool, default=True
-        Append a constant feature to every token. Its weights are regularised like any other.
-    boundary : bool, default=True; weights for the labels of the first and the last segment
-    features : encoder, optional; what turns tokens into numbers, as for ChainSSVM
 
     Attributes
     ----------
     classes_ : ndarray; the labels of segments, ``"O"`` among them if tokens are outside
     max_length_ : ndarray of int, (labels,)
     scheme_ : str or None; the tag scheme of y and of predictions; None where y were spans
-    encoder_ : encoder or None; the fitted encoder; None where X were numbers
     segment_encoder_ : SegmentTemplates or None
     token_coef_, first_coef_, last_coef_ : ndarray of shape (labels, features)
         Weights of all tokens of a segment, and what its first and last token have beside them.
     length_coef_ : ndarray of shape (labels, buckets); lengths 1, 2, 3, 4, 5–6, 7–8, 9–12, …
     segment_coef_ : ndarray of shape (labels, segment features)
-    transition_coef_ : ndarray of shape (labels, labels); ``[from, to]``
-    start_coef_, end_coef_ : ndarray of shape (labels,)
 
     Examples
     --------
@@ -153,13 +159,8 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     scheme: str = "auto"
     rescale: str = "margin"
     violators: str | int | None = None
-    fit_intercept: bool = True
-    boundary: bool = True
-    features: Any = None
 
-    _takes_scale = True
-    feature_names_ = ChainModel.feature_names_
-    _read_tokens = ChainModel._read_tokens
+    _compile = staticmethod(segment.compile_problem)
 
     def _role(self, k: int) -> Array:
         m = len(self.classes_)
@@ -170,9 +171,6 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     last_coef_ = property(lambda self: self._role(2))
     length_coef_ = property(lambda self: self._view("length").T)
     segment_coef_ = property(lambda self: self._view("segment")[: self._n_segment_features].T)
-    transition_coef_ = property(lambda self: self._view("transition"))
-    start_coef_ = property(lambda self: self._view("start")[0])  # zero without ``boundary``
-    end_coef_ = property(lambda self: self._view("end")[0])
 
     @property
     def _n_segment_features(self) -> int:
@@ -180,26 +178,21 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         return 0 if encoder is None else int(encoder.n_features_out_)
 
     def _make_layout(self, n_features: int, n_labels: int) -> Layout:
-        return segment.layout(
-            n_features,
-            n_labels,
-            longest=int(self.max_length_.max()),
-            n_segment_features=self._n_segment_features,
-            constant=bool(self.fit_intercept),
-            boundary=bool(self.boundary),
-        )
+        sizes: dict[str, Any] = {"longest": int(self.max_length_.max())}
+        sizes["n_segment_features"] = self._n_segment_features
+        blocks = {"constant": bool(self.fit_intercept), "boundary": bool(self.boundary)}
+        return segment.layout(n_features, n_labels, **sizes, **blocks)
 
     def _check_values(self) -> None:
         super()._check_values()
-        if not isinstance(self.loss, str):
-            raise TypeError(f"loss must be 'hamming' or 'spans', got {self.loss!r:.60}.")
+        text = f"loss must be 'hamming' or 'spans', got {self.loss!r:.60}."
+        checks.require(isinstance(self.loss, str), text, TypeError)
         checks.one_of("loss", self.loss, ("hamming", "spans"))
         checks.one_of("rescale", self.rescale, ("margin",))
         checks.require(self.scheme is not None, "scheme=None says nothing of tags: use 'auto'.")
-        known = None, SegmentTemplates
         if not isinstance(self.segment_features, (type(None), SegmentTemplates)):
-            what = f"segment_features must be {known[0]} or {known[1].__name__}()"
-            raise TypeError(f"{what}, got {self.segment_features!r:.60}.")
+            what = f"None or SegmentTemplates(), got {self.segment_features!r:.60}"
+            raise TypeError(f"segment_features must be {what}.")
         lengths = self.max_length
         for label, n in lengths.items() if isinstance(lengths, Mapping) else [(None, lengths)]:
             if n is not None:
@@ -233,13 +226,10 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         labels = segment.number_segments(first, stop, kind, offsets[-1], self._outside, bits)
         self.segment_encoder_, segments = None, None
         if self.segment_features is not None and self.segment_features.reads_words:
-            owner = np.searchsorted(offsets, first, side="right") - 1
-            found: list[list[Span]] = [[] for _ in offsets[1:]]
-            for i, a, b, label in zip(owner, first, stop, kinds, strict=True):
-                found[i].append((int(a - offsets[i]), int(b - offsets[i]), label))
             self.segment_encoder_ = clone(self.segment_features)
             checks.require(lengths is None, "features of segments want words: leave lengths out.")
-            segments = self.segment_encoder_.fit_transform(X, found)
+            spans = cut_spans(first, stop, kinds, offsets)
+            segments = self.segment_encoder_.fit_transform(X, spans)
         counted = kind if self.loss == "spans" else labels >> (2 * bits)
         weight = checks.check_class_weight(self.class_weight, self.classes_.tolist(), counted)
         weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
@@ -255,36 +245,31 @@ class SegmentSSVM(BaseSSVM, BaseModel):
 
     def _find_lengths(self, first: Array, stop: Array, kind: Array, offsets: Array) -> Array:
         """The longest segment of each label, allowed or seen."""
-        seen = np.ones(len(self.classes_), dtype=np.int64)
+        labels = self.classes_.tolist()
+        seen = np.ones(len(labels), dtype=np.int64)
         np.maximum.at(seen, kind, stop - first)
-        allowed = seen.copy()
-        given = self.max_length if isinstance(self.max_length, Mapping) else {}
-        for k, label in enumerate(self.classes_.tolist()):
-            most = given.get(label) if isinstance(self.max_length, Mapping) else self.max_length
-            allowed[k] = 1 if label == OUTSIDE else seen[k] if most is None else int(most)
+        given = self.max_length
+        if not isinstance(given, Mapping):
+            given = dict.fromkeys(labels, given)
         for label in given:
-            if label not in self.classes_.tolist():
+            if label not in labels:
                 checks.warn(f"max_length has {label!r}, which is no label here: is it misspelt?")
-        over = np.flatnonzero(stop - first > allowed[kind])
-        if len(over):
-            p = int(over[0])
+        most = [1 if label == OUTSIDE else given.get(label) for label in labels]
+        allowed = np.array([n or own for n, own in zip(most, seen, strict=True)], dtype=np.int64)
+        for p in np.flatnonzero(stop - first > allowed[kind]):
             i = int(np.searchsorted(offsets, first[p], side="right")) - 1
-            a, b, label = (
-                first[p] - offsets[i],
-                stop[p] - offsets[i],
-                self.classes_.tolist()[kind[p]],
-            )
-            what = f"y[{i}] has a segment {label!r} of {b - a} tokens, ({a}, {b}), longer than"
-            how = f"max_length={seen[kind[p]]} fits all of this label"
-            raise ValueError(f"{what} max_length={allowed[kind[p]]}: {how}.")
-        room = len(self.classes_) << (2 * max(1, int(allowed.max() - 1).bit_length()))
-        what = f"segments of {allowed.max()} tokens with {len(self.classes_)} labels are too long"
+            a, b, k = first[p] - offsets[i], stop[p] - offsets[i], kind[p]
+            what = f"y[{i}] has a segment {labels[k]!r} of {b - a} tokens, ({a}, {b}), longer than"
+            how = f"max_length={seen[k]} fits all of this label"
+            raise ValueError(f"{what} max_length={allowed[k]}: {how}.")
+        what = f"segments of {allowed.max()} tokens with {len(labels)} labels are too long"
+        room = len(labels) << (2 * count_bits(allowed))
         checks.require(room < 2**31, f"{what} to be numbered: set max_length.")
         return allowed
 
     @property
     def _bits(self) -> int:
-        return max(1, int(self.max_length_.max() - 1).bit_length())
+        return count_bits(self.max_length_)
 
     @property
     def _outside(self) -> int:
@@ -308,13 +293,9 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         if not short.all():
             kept = np.concatenate([[0], np.cumsum(short)])
             ends, lengths, features = kept[ends], lengths[short], features[short]
+        tokens = rows.indptr, rows.indices, rows.data, offsets, labels, rows.shape[1]
         return segment.make_problem(
-            rows.indptr,
-            rows.indices,
-            rows.data,
-            offsets,
-            labels,
-            rows.shape[1],
+            *tokens,
             self.max_length_,
             self._bits,
             segments=(ends, lengths, features),
@@ -325,15 +306,6 @@ class SegmentSSVM(BaseSSVM, BaseModel):
             boundary=bool(self.boundary),
             cache_mb=cache_mb,
         )
-
-    def _compile(self, problem: Any) -> Compiled:
-        return segment.compile_problem(problem)
-
-    def _choose_C(self, problem: Any, weights: Array) -> float:
-        if not isinstance(self.C, str):
-            return float(self.C)
-        tokens = np.repeat(weights, np.diff(problem.offsets))
-        return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), tokens)
 
     def _prepare(self, X: Any, lengths: Any) -> SegmentProblem:
         """New sequences as the kernels of prediction want them."""
@@ -346,13 +318,7 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     def _cut(self, numbers: Array, offsets: Array) -> list[list[Span]]:
         """Spans of the sequences of stacked tokens."""
         first, stop, kind = segment.list_spans(numbers, self._outside, self._bits)
-        owner = np.searchsorted(offsets, first, side="right") - 1
-        starts = offsets[owner]
-        found: list[list[Span]] = [[] for _ in offsets[1:]]
-        parts = owner, first - starts, stop - starts, self.classes_[kind]
-        for i, a, b, label in zip(*(part.tolist() for part in parts), strict=True):
-            found[i].append((a, b, label))
-        return found
+        return cut_spans(first, stop, self.classes_[kind].tolist(), offsets)
 
     def _write(self, spans: list[list[Span]], offsets: Array) -> Any:
         """Spans in the form of the training data."""
@@ -366,18 +332,16 @@ class SegmentSSVM(BaseSSVM, BaseModel):
     def _find(self, X: Any, lengths: Any) -> tuple[list[list[Span]], Array]:
         """Spans of every sequence, and where sequences begin; those without tokens have none."""
         empty = set(reading.find_empty(X, lengths))
-        rest = [i for i in range(len(X)) if i not in empty] if empty else []
-        if empty and not rest:
-            return [[] for _ in X], np.zeros(len(X) + 1, dtype=np.int64)
-        problem = self._prepare([X[i] for i in rest] if empty else X, lengths)
+        if empty:
+            rest = [x for i, x in enumerate(X) if i not in empty]
+            others = iter(self._find(rest, None)[0] if rest else ())
+            sizes = [0 if i in empty else len(x) for i, x in enumerate(X)]
+            found = [[] if i in empty else next(others) for i in range(len(X))]
+            return found, np.cumsum([0, *sizes])
+        problem = self._prepare(X, lengths)
         numbers = np.empty(problem.offsets[-1], dtype=np.int32)
         self._over(segment.decode_all, problem, numbers)
-        found = self._cut(numbers, problem.offsets)
-        if not empty:
-            return found, problem.offsets
-        others = iter(found)
-        sizes = [0 if i in empty else len(x) for i, x in enumerate(X)]
-        return [[] if i in empty else next(others) for i in range(len(X))], np.cumsum([0, *sizes])
+        return self._cut(numbers, problem.offsets), problem.offsets
 
     def predict(self, X: Any, lengths: Any = None) -> Any:
         """Tags of every sequence, or spans where y were spans; X and lengths as for :meth:`fit`."""
@@ -393,19 +357,11 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         A list of (tags or spans, score) per sequence, best first; the first is what :meth:`predict`
         gives. One that has fewer segmentations gives all. Scores are no probabilities.
         """
-        checks.positive("n", n, integer=True)
-        problem = self._prepare(X, lengths)
-        offsets = problem.offsets
-        paths = np.zeros(int(n) * offsets[-1], dtype=np.int32)
-        values = np.empty((len(offsets) - 1, int(n)))
-        counts = np.empty(len(offsets) - 1, dtype=np.int64)
-        self._over(segment.n_best_all, problem, paths, values, counts)
         found = []
-        for i, part in enumerate(np.split(paths, int(n) * offsets[1:-1])):
-            size, count = offsets[i + 1] - offsets[i], int(counts[i])
-            own = np.arange(count + 1) * size
-            outputs = self._write(self._cut(part[: own[-1]], own), own)
-            found.append(list(zip(outputs, values[i, :count].tolist(), strict=True)))
+        for rows, scores in self._n_best(segment.n_best_all, self._prepare(X, lengths), n):
+            ends = np.arange(len(rows) + 1) * rows.shape[1]
+            outputs = self._write(self._cut(rows.ravel(), ends), ends)
+            found.append(list(zip(outputs, scores, strict=True)))
         return found
 
     def predict_margin(self, X: Any, lengths: Any = None) -> Array:
@@ -433,16 +389,14 @@ class SegmentSSVM(BaseSSVM, BaseModel):
         labels, names = self.classes_.tolist(), self.feature_names_
         ends = dict(zip(first.tolist(), zip(stop.tolist(), kinds, strict=True), strict=True))
         roles = self._view("intercept")[0] if self.fit_intercept else None
-        own: dict[tuple[int, int], list[Any]] = {}
+        own: dict[tuple[Any, Any], list[Any]] = defaultdict(list)
         whole = self.segment_encoder_
         if whole is not None:
             known, coef = whole.get_feature_names_out(), self.segment_coef_.T
             cuts, sizes, features = whole.transform(X)
             at = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
             for t, size, feature in zip(at, sizes, features, strict=True):
-                own.setdefault((int(t - size + 1), int(t + 1)), []).append(
-                    (str(known[feature]), coef[feature])
-                )
+                own[t - size + 1, t + 1].append((str(known[feature]), coef[feature]))
         found: dict[tuple[int, str, str, str], Any] = {}
         s, before = 0, -1
         while s < offsets[-1]:
@@ -461,7 +415,7 @@ class SegmentSSVM(BaseSSVM, BaseModel):
                     found[t, "constant", "(constant)", shown] = 1.0, float(roles[c])
             bucket = segment.buckets(e - s)[-1]
             found[s, "length", f"length {e - s}", text] = 1.0, float(self.length_coef_[k, bucket])
-            for name, weight in own.get((s, e), ()):
+            for name, weight in own[s, e]:
                 found[s, "segment", name, text] = 1.0, float(weight[k])
             if before >= 0:
                 move = float(self.transition_coef_[before, k])

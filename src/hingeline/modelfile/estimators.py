@@ -2,7 +2,7 @@
 
 Stored are the parameters, the labels, the weights by block without their padding, the
 certificate, the curve, the encoder and the versions of the libraries; with ``state=True`` also
-training data and multipliers (:mod:`hingeline.modelfile.stream_state`). Files of the same model
+training data and multipliers (:mod:`hingeline.streaming.memory`). Files of the same model
 are the same byte for byte.
 
 Stored are only the weights that are not 0: one bit for every weight, then the values; or whole
@@ -157,7 +157,10 @@ def save(
     """Write a fitted estimator to a model file; see :meth:`hingeline.ChainSSVM.save`."""
     kind = type(model).__name__
     if type(model) is not estimator_class(kind):
-        raise TypeError(why_not(model))
+        held = filter(estimator_class, importlib.import_module("hingeline").__all__)
+        what = f"{kind} is not one of the estimators that model files hold ({', '.join(held)})"
+        how = "keep model.weights_ with numpy.save, and give them back with with_weights"
+        raise TypeError(f"{what}, and its code cannot be stored safely: {how}.")
     check_is_fitted(model, "weights_")
     model._check_values()
     one_of("dtype", dtype, ("float64", "float32", "float16"))
@@ -165,22 +168,22 @@ def save(
     require(given, f"sparse must be True, False or a threshold ≥ 0, got {sparse!r}.")
     whole = isinstance(sparse, (bool, np.bool_))
     threshold = (0.0 if sparse else None) if whole else float(sparse)
-    if check is not None and (not isinstance(check, tuple) or len(check) != 2):
-        raise TypeError("check must be a pair (X, y) of data to compare predictions on.")
+    paired = check is None or (isinstance(check, tuple) and len(check) == 2)
+    require(paired, "check must be a pair (X, y) of data to compare predictions on.", TypeError)
     try:
         json.dumps(metadata, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"metadata cannot be written as JSON: {error}.") from None
     arrays: dict[str, Array] = {}
     parameters, left_out = parameters_to_json(model, arrays)
-    kept: Any = None
+    header: dict[str, Any] = {"estimator": kind, "parameters": parameters, "left_out": left_out}
     if state:
         text = f"state=True is for estimators with partial_fit, which {kind} lacks: leave it out."
         require(hasattr(model, "partial_fit"), text)
-        from hingeline.modelfile.stream_state import state_to_arrays
+        from hingeline.streaming.memory import state_to_arrays
 
-        kept = state_to_arrays(model)
-    header: dict[str, Any] = {"estimator": kind, "parameters": parameters, "left_out": left_out}
+        header["state"], kept = state_to_arrays(model)
+        arrays |= {STATE + name: array for name, array in kept.items()}
     if hasattr(model, "structure"):
         header["structure"] = type(model.structure).__name__
     else:
@@ -200,10 +203,9 @@ def save(
     if hasattr(model, "_fitted_to_json"):  # what graphs know beside labels and features
         header["fitted"] = model._fitted_to_json(arrays)
     arrays |= {name: getattr(model, name) for name in SCALING if hasattr(model, name)}
-    stored, restored, report = compact(model, dtype, threshold)
-    arrays.update(stored)
+    restored, header["weights"] = compact(model, dtype, threshold, arrays)
     if check is not None:
-        report.update(compare(model, model._layout.join(restored), *check))
+        header["weights"] |= compare(model, model._layout.join(restored), *check)
     found = {n: getattr(model, n) for n in (*CERTIFICATE, *EXTRAS) if hasattr(model, n)}
     found |= {name: float(found[name]) for name in FINDINGS if name in found}
     header["certificate"] = {name: to_json(value, {}, name) for name, value in found.items()}
@@ -211,24 +213,10 @@ def save(
     header["tried"] = trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials]
     header["history"] = fields = list(HistoryRow._fields)
     arrays["history"] = np.array(model.history_, dtype=np.float64).reshape(-1, len(fields))
-    header["weights"] = report
-    if kept is not None:
-        header["state"] = kept[0]
-        arrays.update({STATE + name: array for name, array in kept[1].items()})
     header["versions"] = versions()
     header["metadata"] = dict(metadata or {})
-    return {"bytes": write_model(path, header, arrays), **report, "left_out": left_out}
-
-
-def why_not(model: Any) -> str:
-    """Why an estimator of this class cannot be stored, and what to do instead."""
-    kind = type(model).__name__
-    held = filter(estimator_class, importlib.import_module("hingeline").__all__)
-    return (
-        f"{kind} is not one of the estimators that model files hold ({', '.join(held)}), "
-        "and its code cannot be stored safely: keep model.weights_ with numpy.save, and give them "
-        "back with with_weights."
-    )
+    size = write_model(path, header, arrays)
+    return {"bytes": size, **header["weights"], "left_out": left_out}
 
 
 def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, Any], list[str]]:
@@ -257,11 +245,10 @@ def classes_to_json(classes: Array) -> dict[str, Any]:
 
 
 def compact(
-    model: Any, dtype: str, threshold: float | None
-) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
-    """Weights as they are stored, as they will be restored, and what that changes."""
+    model: Any, dtype: str, threshold: float | None, arrays: dict[str, Array]
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Put weights into ``arrays``; tables of them as they will be restored, and what changes."""
     check_finite(model.weights_, "weights_")
-    arrays: dict[str, Array] = {}
     restored: dict[str, Array] = {}
     n_stored = n_weights = 0
     change = relative = 0.0
@@ -273,14 +260,12 @@ def compact(
             raise ValueError(f"{what}: use 'float32' or 'float64'.")
         if threshold:
             table[np.abs(block) < threshold] = 0.0
-        restored[name] = table
+        restored[name] = values = table
         if dtype != "float64" or threshold:
-            restored[name] = table.astype(np.float64)
             known = block != 0
-            moved = np.abs(restored[name][known] - block[known])
+            moved = np.abs(table[known] - block[known])
             change = max(change, float(moved.max(initial=0.0)))
             relative = max(relative, float((moved / np.abs(block[known])).max(initial=0.0)))
-        values = table
         if threshold is not None:
             # Bits are compared, so that −0 is stored and an exact model is exact.
             kept = np.ascontiguousarray(table).view(f"u{table.itemsize}") != 0
@@ -292,7 +277,7 @@ def compact(
     report = {"dtype": dtype, "sparse": threshold is not None, "threshold": threshold}
     report |= {"n_weights": n_weights, "n_stored": n_stored, "exact": change == 0.0}
     report |= {"largest_change": change, "largest_relative_change": relative}
-    return arrays, restored, report
+    return restored, report
 
 
 def compare(model: Any, weights: Array, X: Any, y: Any) -> dict[str, Any]:
@@ -410,18 +395,18 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array], structur
     kept = {name.removeprefix(STATE): a for name, a in arrays.items() if name.startswith(STATE)}
     if hasattr(model, "partial_fit"):
         model._stored = None  # whoever wants to go on is told that there is nothing to go on from
-        if "state" in header:
-            from hingeline.modelfile.stream_state import StoredState
+    if hasattr(model, "partial_fit") and "state" in header:
+        from hingeline.streaming.memory import StoredState
 
-            model._stored = StoredState(model, header["state"], kept)
-            return model
-    require(not kept, "arrays of a state that the header does not mention")
+        model._stored = StoredState(model, header["state"], kept)
+    else:
+        require(not kept, "arrays of a state that the header does not mention")
     return model
 
 
 def restore_weights(model: Any, report: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Fill ``weights_``; a mask of bits bounds what a small file can ask for."""
-    dtype = np.dtype({"float64": "f8", "float32": "f4", "float16": "f2"}[report["dtype"]])
+    dtype = {"float64": np.float64, "float32": np.float32, "float16": np.float16}[report["dtype"]]
     layout = model._layout
     parts = {True: ("/mask", "/values"), False: ("",)}[report["sparse"]]
     expected = {f"weights/{name}{part}" for name in layout for part in parts}
@@ -429,21 +414,20 @@ def restore_weights(model: Any, report: Mapping[str, Any], arrays: Mapping[str, 
     require(fine, "the blocks of weights are not those that the parameters ask for")
     tables: dict[str, Array] = {}
     for name, block in layout.items():
-        rows, n_labels = block.rows, block.columns
+        shape = block.rows, block.columns
         if report["sparse"]:
             mask, values = arrays[f"weights/{name}/mask"], arrays[f"weights/{name}/values"]
-            count = rows * n_labels
+            count = math.prod(shape)
             fine = mask.dtype == np.uint8 and mask.shape == ((count + 7) // 8,)
             require(fine, f"the mask of block {name!r} has a wrong size")
             kept = np.unpackbits(mask, count=count).view(np.bool_)
             fine = values.shape == (np.count_nonzero(kept),)
             require(fine, f"the values of block {name!r} do not fit its mask")
-            table = np.zeros(count, dtype=dtype)
-            table[kept] = values
-            table = table.reshape(rows, n_labels)
+            table = np.zeros(shape, dtype=dtype)
+            table.reshape(-1)[kept] = values
         else:
             values = table = arrays[f"weights/{name}"]
-        fine = table.shape == (rows, n_labels) and values.dtype == dtype
+        fine = table.shape == shape and values.dtype == dtype
         require(fine, f"block {name!r} has a wrong shape or dtype")
         check_finite(table, f"block {name!r}")
         tables[name] = table

@@ -28,7 +28,8 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from io import BufferedReader
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,10 +119,10 @@ def check_tensors(table: dict[str, Any], size: int) -> dict[str, TensorInfo]:
         _demand(fine, f"{told} with an impossible shape: {DAMAGED}.")
         fine = _are_counts(offsets) and len(offsets) == 2 and offsets[0] <= offsets[1]
         _demand(fine, f"{told} with impossible offsets: {DAMAGED}.")
-        size_of_one = DTYPES[kind].itemsize
         # NumPy refuses extents beyond its integers, even where a dimension is 0.
-        fine = size_of_one * math.prod(max(length, 1) for length in shape) < 2**62
-        fine = fine and size_of_one * math.prod(shape) == offsets[1] - offsets[0]
+        extent = math.prod(max(length, 1) for length in shape)
+        n_bytes = DTYPES[kind].itemsize * math.prod(shape)
+        fine = 8 * extent < 2**62 and n_bytes == offsets[1] - offsets[0]
         _demand(fine, f"{told} with a shape that is not its bytes: {DAMAGED}.")
         tensors.append((key, TensorInfo(DTYPES[kind], tuple(shape), *offsets)))
     tensors.sort(key=lambda item: (item[1].begin, item[1].end))
@@ -291,28 +292,25 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
 
 
 @contextlib.contextmanager
-def _open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def _open(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
     """The file; what is found wrong with it is said of its name."""
     try:
         # Before opening: to open a pipe would wait for a writer.
         kind = "a folder" if os.path.isdir(path) else "not a regular file"
         _demand(stat.S_ISREG(os.stat(path).st_mode), f"is {kind}: give the path of a model file.")
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb") as file:
             yield file
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)} {error}") from None
 
 
-def _fill(file: BinaryIO, content: memoryview) -> None:
+def _fill(file: BufferedReader, content: memoryview) -> None:
     """Read exactly as many bytes as ``content`` has."""
-    at = 0
-    while at < len(content):
-        count = file.readinto(content[at:])  # type: ignore[attr-defined]
-        _demand(count, "became shorter while it was read: try again.")
-        at += count
+    whole = file.readinto(content) == len(content)
+    _demand(whole, "became shorter while it was read: try again.")
 
 
-def _read_table(file: BinaryIO) -> tuple[dict[str, str], dict[str, TensorInfo], int]:
+def _read_table(file: BufferedReader) -> tuple[dict[str, str], dict[str, TensorInfo], int]:
     """Metadata, arrays in the order of their bytes, and where these begin."""
     size = os.fstat(file.fileno()).st_size
     first = bytearray(min(size, 512))

@@ -35,22 +35,22 @@ from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import option_names
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_costs
-from hingeline.features.input import find_classes, with_constant
+from hingeline.features.input import find_classes
 from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdm import SDM
 from hingeline.streaming.memory import (
+    Examples,
     LiveWeights,
     add_multipliers,
     choose_planes,
     clear_drift,
+    examples_of,
     join_multipliers,
     list_planes,
     restore_planes,
     sum_masses,
 )
 
-#: Rows, offsets of sequences (None where every row is an example) and labels.
-Examples = tuple[sp.csr_matrix, Array | None, Array]
 #: Examples that are decoded at the same weights: few, since each is decoded once or twice.
 TOGETHER = 4
 REPEATS = 2  # How often a visit decodes an example, while it is violated.
@@ -79,12 +79,10 @@ class Stream:
             clear_drift(kept.planes())
             self.blocks = [owner.__dict__.pop("_dual")]
         elif "_stored" in vars(owner):
-            if owner._stored is None:
-                raise ValueError(
-                    "this model was loaded from a file, which holds neither training data nor "
-                    "multipliers for partial_fit to go on from: save it with state=True, call fit "
-                    "with all data, or partial_fit on sklearn.base.clone(model) to begin anew."
-                )
+            what = "this model was loaded from a file, which holds neither training data nor"
+            what += " multipliers for partial_fit to go on from: save it with state=True"
+            how = "call fit with all data, or partial_fit on sklearn.base.clone(model)"
+            require(owner._stored is not None, f"{what}, {how} to begin anew.")
             self.blocks = [owner._stored.restore(owner)]
             stored = owner.__dict__.pop("_stored")
             self.visits, self.fresh = stored.visits, stored.fresh
@@ -155,14 +153,14 @@ class Stream:
         text = "the scheme has changed, which passes= cannot follow"
         fine = passes is None or not afresh
         require(fine, f"{text}: call partial_fit once without passes=.")
+        examples, whole = (self.owner._with_constant(examples[0]), *examples[1:]), None
         if passes is not None and (memory is None or not self.blocks):
             self._visit_new(examples, weights, passes)
             return
-        examples, whole = (self.owner._with_constant(examples[0]), *examples[1:]), None
         if self.blocks:
             whole = self.merge()
             parts = [examples_of(whole.compiled.problem), examples]
-            examples = self._stack(parts, examples[0].shape[1])
+            examples = self._stack(parts, self.owner.n_features_in_)
             weights = np.concatenate([whole.weights, weights])
         problem = self.owner._make(*examples)
         if passes is not None and whole is not None:
@@ -179,8 +177,7 @@ class Stream:
         if len(self.blocks) > 1:
             owner = self.owner
             examples = [examples_of(block.compiled.problem) for block in self.blocks]
-            width = owner.n_features_in_ + bool(owner.fit_intercept)
-            compiled = owner._compile(owner._make(*self._stack(examples, width)))
+            compiled = owner._compile(owner._make(*self._stack(examples, owner.n_features_in_)))
             multipliers = join_multipliers([b.multipliers for b in self.blocks], compiled.n_outputs)
             weights = np.concatenate([block.weights for block in self.blocks])
             fields: Any = (  # blocks differ in what is per example only
@@ -191,8 +188,24 @@ class Stream:
             self.blocks = [DualMemory(compiled, form, multipliers, weights, settings)]
         return self.blocks[0]
 
-    def _stack(self, parts: Sequence[Examples], width: int) -> Examples:
-        return stack_examples(parts, width, bool(self.owner.fit_intercept))
+    def _stack(self, parts: Sequence[Examples], n_columns: int) -> Examples:
+        """Examples below each other, so many columns wide, with the constant feature behind them.
+
+        Parts may be narrower, or wider in columns that nothing is in.
+        """
+        constant = bool(self.owner.fit_intercept)
+        matrices = []
+        for rows, _, _ in parts:
+            columns, shape = rows.indices, (rows.shape[0], n_columns + constant)
+            if constant and rows.shape != shape and rows.shape[0]:
+                columns = columns.copy()
+                columns[rows.indptr[1:] - 1] = n_columns
+            matrices.append(sp.csr_matrix((rows.data, columns, rows.indptr), shape=shape))
+        lengths = [np.diff(offsets) for _, offsets, _ in parts if offsets is not None]
+        offsets = np.concatenate([[0], *lengths]).cumsum() if lengths else None
+        labels = np.concatenate([labels for _, _, labels in parts])
+        rows = matrices[0] if len(matrices) == 1 else sp.vstack(matrices, format="csr")
+        return rows, offsets, labels
 
     def _solver_class(self) -> type[SDM]:
         return SDCD if self.owner.slack == "sum" else SDM
@@ -200,19 +213,13 @@ class Stream:
     def _visit_new(self, examples: Examples, weights: Array, passes: int) -> None:
         """Visit new examples, then those of the call before once more, and keep them as blocks."""
         owner, live = self.owner, self.go_live()
-        matrix, offsets, labels = examples
-        live.make_room(matrix.shape[1], len(owner.classes_))
-        if owner.fit_intercept:
-            rows = with_constant(matrix, live.n_columns)
-        else:
-            shape = (matrix.shape[0], live.n_columns)
-            rows = sp.csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=shape)
-        problem = owner._make(rows, offsets, labels, live.stride)
+        live.make_room(owner.n_features_in_, len(owner.classes_))
+        problem = owner._make(*self._stack([examples], live.n_columns), live.stride)
         if self.blocks:
             self._refuse_other_costs(self.blocks[-1].compiled.problem.cost, problem.cost)
         else:
             owner.C_ = owner._choose_C(problem, weights)
-        compiled, form = owner._compile(problem), self._make_form(weights, labels)
+        compiled, form = owner._compile(problem), self._make_form(weights, problem.labels)
         none = empty_working_set(compiled.lengths, gram=False)
         new = DualMemory(compiled, form, none, weights, owner._settings())
         others, again = self._split()
@@ -365,7 +372,7 @@ class Stream:
         width = live.n_columns + bool(owner.fit_intercept)
         sizes = (problem.n_features, problem.n_labels, problem.stride)
         if sizes != (width, live.n_labels, live.stride):
-            examples = self._stack([examples_of(problem)], width)
+            examples = self._stack([examples_of(problem)], live.n_columns)
             block.compiled = without_tables(owner._compile(owner._make(*examples, live.stride)))
 
     def average(self) -> Array:
@@ -385,8 +392,8 @@ class Stream:
         remedy = "only partial_fit, and fit with warm_start=True, remember any"
         require(self.blocks, f"there are no examples to forget: {remedy}.")
         n = len(self)
-        if (which is None) == (keep_last is None):
-            raise TypeError("say what to forget: either which= or keep_last=.")
+        one = (which is None) != (keep_last is None)
+        require(one, "say what to forget: either which= or keep_last=.", TypeError)
         gone = np.zeros(n, dtype=bool)
         if keep_last is not None:
             positive("keep_last", keep_last, integer=True)
@@ -425,20 +432,14 @@ class Stream:
             live.u[:] = 0.0
         self.visits = 0.0
         self.fresh -= int(np.count_nonzero(gone[len(gone) - self.fresh :]))
-        for block in self.blocks:
-            clear_drift(block.multipliers)
         left: list[DualMemory] = []
-        at = 0
-        for block in self.blocks:
-            part = gone[at : at + len(block.weights)]
-            at += len(part)
-            if not part.any():
-                left.append(block)
-                continue
-            if live is not None:
+        ends = np.cumsum([len(block.weights) for block in self.blocks])
+        for block, part in zip(self.blocks, np.split(gone, ends[:-1]), strict=True):
+            clear_drift(block.multipliers)
+            if live is not None and part.any():
                 self._add(self._choose(block, np.flatnonzero(part)), live, -1.0)
             if not part.all():
-                left.append(self._choose(block, np.flatnonzero(~part)))
+                left.append(self._choose(block, np.flatnonzero(~part)) if part.any() else block)
         self.blocks = left
 
     def _choose(self, block: DualMemory, chosen: Array) -> DualMemory:
@@ -458,8 +459,8 @@ class Stream:
 def read_choice(which: Any, n: int) -> Array:
     """Numbers of examples from numbers or a mask."""
     array = np.asarray(which)
-    if array.ndim != 1 or (array.dtype.kind not in "iub" and array.size):
-        raise TypeError("which must be a vector of numbers of examples, or a mask.")
+    fine = array.ndim == 1 and (array.dtype.kind in "iub" or not array.size)
+    require(fine, "which must be a vector of numbers of examples, or a mask.", TypeError)
     kept = f"but {n} examples are remembered."
     if array.dtype == bool:
         require(len(array) == n, f"which has {len(array)} entries, {kept}")
@@ -472,9 +473,8 @@ def read_choice(which: Any, n: int) -> Array:
 
 def check_columns(now: int, before: int, name: str) -> None:
     """Refuse fewer features than before; more of them come behind those known."""
-    if now < before:
-        what = f"X has {now} features, but {name} is expecting {before} features as input"
-        raise ValueError(f"{what}, or more where new ones have come behind them.")
+    what = f"X has {now} features, but {name} is expecting {before} features as input"
+    require(now >= before, f"{what}, or more where new ones have come behind them.")
 
 
 def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
@@ -493,32 +493,6 @@ def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
         both = np.empty(len(every), dtype=object)
         both[:] = every
     return both
-
-
-def examples_of(problem: Any) -> Examples:
-    """Rows of a problem, a constant feature last; where sequences begin, or None; labels."""
-    shape = (len(problem.indptr) - 1, problem.n_features)
-    rows = sp.csr_matrix((problem.values, problem.indices, problem.indptr), shape=shape)
-    return rows, getattr(problem, "offsets", None), problem.labels
-
-
-def stack_examples(parts: Sequence[Examples], width: int, constant: bool) -> Examples:
-    """Examples below each other, ``width`` columns wide, the constant feature in the last of them.
-
-    Parts may be narrower, or wider in columns that nothing is in.
-    """
-    matrices = []
-    for rows, _, _ in parts:
-        columns = rows.indices
-        if constant and rows.shape[1] != width and rows.shape[0]:
-            columns = columns.copy()
-            columns[rows.indptr[1:] - 1] = width - 1
-        shape = (rows.shape[0], width)
-        matrices.append(sp.csr_matrix((rows.data, columns, rows.indptr), shape=shape))
-    lengths = [np.diff(offsets) for _, offsets, _ in parts if offsets is not None]
-    offsets = np.concatenate([[0], *lengths]).cumsum() if lengths else None
-    labels = np.concatenate([labels for _, _, labels in parts])
-    return sp.vstack(matrices, format="csr"), offsets, labels
 
 
 def choose_examples(problem: Any, chosen: Array) -> Examples:
