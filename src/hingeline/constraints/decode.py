@@ -258,13 +258,6 @@ def constrained_decode(
     return labels
 
 
-def drop_corpus(compiled: CompiledConstraints) -> CompiledConstraints:
-    """The instance constraints alone: all tables from ``bad_change`` on are empty."""
-    names = compiled._fields[compiled._fields.index("bad_change") :]
-    tables = {name: getattr(compiled, name) for name in names}
-    return compiled._replace(**{n: a[(slice(0),) * a.ndim] for n, a in tables.items()})
-
-
 def _finite(name: str, values: Array, shape: tuple[int, int]) -> Array:
     array = np.ascontiguousarray(values, dtype=np.float64)
     require(array.shape == shape, f"{name} has shape {array.shape}, expected {shape}.")

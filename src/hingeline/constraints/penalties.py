@@ -76,11 +76,12 @@ class _Builder:
     def add(self, rule: base.Constraint) -> None:
         one = rule.finite_penalty(1.0)
         match rule:
-            case rules.AtMostOneSegment():
-                self.add_counts(rule, self.segment_cost, (0.0, 1.0))
-            case rules.Occurs():
+            case rules.AtMostOneSegment() | rules.Occurs():
                 table = self.token_cost if rule.unit == "tokens" else self.segment_cost
-                self.add_counts(rule, table, rule.bounds)
+                numbers, bounds = range(self.longest + 2), rule.bounds
+                found = [rule.finite_penalty(base.measure_excess(n, *bounds)) for n in numbers]
+                for g in self.find_groups(rule.labels):
+                    table[g] += np.array(found)
             case rules.NoRepeats():
                 self.repeats.append((self.find_groups(rule.labels), rule))
             case rules.MinLength():
@@ -94,12 +95,10 @@ class _Builder:
             case rules.EndsWith():
                 self.charge_others(self.last, rule.labels, one)
             case rules.Words():
-                hits = self.map_tokens(
-                    lambda x: base.find_matches(rule.words, rule.ignore_case, x, rule.after)
-                )
+                hits = self.map_tokens(rule.find_words)
                 self.charge_others(np.flatnonzero(hits), rule.label, one)
             case rules.OnlyWords():
-                hits = self.map_tokens(lambda x: base.find_matches(rule.words, rule.ignore_case, x))
+                hits = self.map_tokens(rule.find_words)
                 columns = np.array(self.number(rule.label), dtype=np.int64)
                 self.unary[np.ix_(np.flatnonzero(~hits), columns)] += one
             case rules.ChangeOnlyAt():
@@ -125,12 +124,6 @@ class _Builder:
                 self.add_corpus(rule, switches.SEGMENTS, self.find_group(rule.label))
             case _:
                 raise TypeError(f"{type(rule).__name__} cannot be compiled.")
-
-    def add_counts(self, rule: Any, tables: list[Array], bounds: tuple[float, float]) -> None:
-        counts = range(self.longest + 2)
-        costs = np.array([rule.finite_penalty(base.measure_excess(n, *bounds)) for n in counts])
-        for g in self.find_groups(rule.labels):
-            tables[g] += costs
 
     def charge_others(self, rows: Array, labels: Sequence[Any], cost: float) -> None:
         """A cost of every other label at these tokens."""

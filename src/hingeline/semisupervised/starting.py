@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from hingeline._checks import Array, check_class_weight, check_sample_weight, is_list, require
 from hingeline._jit import kernel
-from hingeline.constraints.decode import climb_with_predicates, drop_corpus, search_by_beam
+from hingeline.constraints.decode import climb_with_predicates, search_by_beam
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE
 from hingeline.core.primitives import PART, Workers
@@ -219,7 +219,7 @@ class ConstrainedLabels:
 
     def __post_init__(self) -> None:
         problem, first, w = self.problem, self.first, self.w
-        self.compiled = drop_corpus(self.penalties.compiled)
+        self.compiled = self.penalties.compiled
         self.scores: Array = np.empty(self.compiled.unary.shape)
         table = layout_of(problem)["transition"].table(w)
         if len(problem.move_mask):
