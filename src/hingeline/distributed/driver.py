@@ -228,11 +228,11 @@ class Blocks(CertifiedSolver):
         self.rng = np.random.default_rng(0)
         self.sizes = [fact["n"] for fact in facts]
         self.stages = next((fact["stages"] for fact in facts if fact["n"]), [])
-        self.w = aligned_zeros(max(fact.get("n_weights", 0) for fact in facts))
+        self.w = aligned_zeros(facts[0]["n_weights"])
         self.drift = np.zeros_like(self.w)
         self._seen = np.full(len(self.w), -1, dtype=np.int32)
         n_blocks = len(facts)
-        self._nowhere = dict.fromkeys(range(n_blocks), (np.zeros(0),))
+        self._nowhere = [np.zeros(0)] * n_blocks
         self.lengths = self._nowhere  # how far the steps of the last round go, by block
         self.clock = self.oracle_calls = self.rounds = self._planes = self._traffic = 0
         self.visits, self.work = 0.0, max(fact["work"] for fact in facts) / PACE
@@ -245,13 +245,13 @@ class Blocks(CertifiedSolver):
         self._ended = False
         self._linear_of, self._ridge_of = np.zeros(n_blocks), np.zeros(n_blocks)
         self._prepared = len(calls.log)
-        calls.ask("restore", (find_change(None, self.w),), dict.fromkeys(range(n_blocks), (None,)))
+        calls.ask("restore", (find_change(None, self.w),), [None] * n_blocks)
 
     def save_states(self) -> list[dict[str, Array]]:
         """Have all blocks send their state, from which they are made anew when they are lost."""
         states = self.calls.ask("save", (self._send(),), log=False)
         base = find_change(None, self._sent)
-        own = {k: (state,) for k, state in enumerate(states)}
+        own = {k: (state,) for k, state in zip(self.calls.blocks, states, strict=True)}
         self.calls.log[self._prepared :] = [("restore", (base,), own, {})]
         return states
 
@@ -327,17 +327,15 @@ class Blocks(CertifiedSolver):
     def _round(self, piece: int, pieces: int, stage: float) -> float:
         sigma = float(len(self.sizes)) if self.options.combine == "add" else 1.0
         common = (self._send(), self.clock, piece, pieces, stage, sigma)
-        told: list[Told | None] = self.calls.ask("advance", common, self.lengths)
+        told: list[Told] = self.calls.ask("advance", common, self.lengths)
         self.rounds += 1
-        known = [one for one in told if one is not None]
         if piece == pieces:
-            self._traffic = sum(part.nbytes for one in known for part in one.changes)
-        self._planes = sum(one.planes for one in known)
-        self.oracle_calls += sum(one.decodes for one in known)
-        lengths = self._step(known)
-        cuts = np.cumsum([0 if one is None else len(one.gain) for one in told])
-        self.lengths = {k: (own,) for k, own in enumerate(np.split(lengths, cuts[:-1]))}
-        return math.fsum(one.gap for one in known)
+            self._traffic = sum(part.nbytes for one in told for part in one.changes)
+        self._planes = sum(one.planes for one in told)
+        self.oracle_calls += sum(one.decodes for one in told)
+        cuts = np.cumsum([len(one.gain) for one in told])
+        self.lengths = np.split(self._step(told), cuts[:-1])
+        return math.fsum(one.gap for one in told)
 
     def _step(self, told: list[Told]) -> Array:
         """Choose how far the steps go, and take them."""
@@ -466,10 +464,10 @@ class Blocks(CertifiedSolver):
         return {f"{k}.{name}": array for k, state in states for name, array in state.items()}
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        each: dict[int, Any] = {k: ({},) for k in range(len(self.sizes))}
+        each: list[dict[str, Array]] = [{} for _ in self.sizes]
         for name, array in tables.items():
             k, _, own = name.partition(".")
-            each[int(k)][0][own] = array
+            each[int(k)][own] = array
         self._sent, self._moved = self.w, self._moved[:0]
         self.calls.ask("restore", (find_change(None, self.w),), each)
         self.save_states()

@@ -20,7 +20,7 @@ import traceback
 import uuid
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from enum import Enum
 from multiprocessing.connection import Connection, wait
@@ -166,10 +166,10 @@ class Executor(AbstractContextManager["Executor"]):
 
 
 class Calls:
-    """Calls to all blocks. What they were told is kept: blocks that are lost are told it again."""
+    """Calls to blocks, all or some. What they were told is kept: lost ones are told it again."""
 
     def __init__(self, executor: Executor, n_blocks: int, tell: Callable[[str], None]) -> None:
-        self.executor, self.tell = executor, tell
+        self.executor, self.tell, self.blocks = executor, tell, list(range(n_blocks))
         #: Method, what is common and what each block is told; what they must answer again.
         self.log: list[tuple[str, tuple[Any, ...], dict[int, Any], dict[int, Any]]] = []
         self.seconds, self.waited = [0.0] * n_blocks, 0.0  # of work, by block, and of the driver
@@ -178,15 +178,17 @@ class Calls:
         self,
         method: str,
         common: tuple[Any, ...] = (None,),
-        own: dict[int, Any] | None = None,
+        each: Iterable[Any] | None = None,
         log: bool = True,
         same: str = "",
     ) -> list[Any]:
-        """Let all blocks do something; their answers, in order.
+        """Let blocks do something, which each is told its part of; their answers, in order.
 
         ``same`` names a part of the answer that must be the same when a block is asked again.
         """
-        own = own or dict.fromkeys(range(len(self.seconds)), ())
+        own: dict[int, tuple[Any, ...]] = dict.fromkeys(self.blocks, ())
+        if each is not None:
+            own = {k: (told,) for k, told in zip(self.blocks, each, strict=True)}
         began, busy = time.perf_counter(), 0.0
         answers: dict[int, Any] = {}
         while left := {k: own[k] for k in own if k not in answers}:
@@ -209,7 +211,7 @@ class Calls:
         at = 0
         while at < len(self.log):
             method, common, own, kept = self.log[at]
-            found = self.executor.call(method, common, {k: own[k] for k in lost})
+            found = self.executor.call(method, common, {k: own[k] for k in lost if k in own})
             at = 0 if LOST in found.values() else at + 1
             for k, (name, value) in kept.items() if at else ():
                 text = f"the parts of block {k} have changed since the training began"

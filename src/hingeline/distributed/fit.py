@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 from sklearn.base import clone
@@ -95,8 +96,7 @@ def train_blocks(
     options: dict[str, Any] | None = None,
 ) -> None:
     """Fit the model itself, as :func:`fit_blocks` does its clone."""
-    shard = kind_of(model)
-    refuse(model)
+    shard = refuse(model)
     registry.check_options(Blocks, options, "blocks", model.slack)
     if blocks is None:
         blocks = min(len(parts), MANY)
@@ -108,11 +108,11 @@ def train_blocks(
     with announce_compiling(), _open(client, workers, blocks) as executor:
         executor.open(blocks, Host)
         calls = Calls(executor, blocks, warn)
-        own = {k: (parts[cuts[k] : cuts[k + 1]],) for k in range(blocks)}
-        told = calls.ask("read", (None, bare), own)
-        known, columns = _merge(shard, model, told)
+        told = calls.ask("read", (None, bare), [parts[lo:hi] for lo, hi in pairwise(cuts)])
+        calls.blocks = [k for k, one in enumerate(told) if one is not None]
+        known, columns = _merge(shard, model, [told[k] for k in calls.blocks])
         vars(model).update({name: v for name, v in known.items() if name.endswith("_")})
-        sums = calls.ask("pose", (None, known), {k: (columns[k],) for k in range(blocks)})
+        sums = calls.ask("pose", (None, known), columns)
         C = model.C_ = choose_C(model, sums)
         given = dict(options or {})
         facts = calls.ask("begin", (None, C, seed), same="data")
@@ -145,9 +145,9 @@ def _copy(estimator: Any) -> Any:
     return clone(type(estimator)(**given))
 
 
-def refuse(estimator: Any) -> None:
-    """Refuse what blocks do not solve, in one sentence."""
-    kind_of(estimator)
+def refuse(estimator: Any) -> Any:
+    """Refuse what blocks do not solve, in one sentence; the kind of shard for the rest."""
+    shard = kind_of(estimator)
     estimator.check_parameters()
     slack, C = estimator.slack, estimator.C
     what = f"solver={estimator.solver!r} does not work in blocks"
@@ -164,6 +164,7 @@ def refuse(estimator: Any) -> None:
     require(not estimator.warm_start, f"{what}: use fit.")
     what = f"C={C!r} cannot be solved in blocks"
     require(C not in ("auto", math.inf), f"{what}: give a finite number, or 'scale' for chains.")
+    return shard
 
 
 def list_parts(
@@ -208,18 +209,13 @@ def _open(client: Any, workers: int | None, blocks: int) -> Executor:
 
 
 def _merge(shard: Any, model: Any, told: list[Any]) -> tuple[dict[str, Any], list[Any]]:
-    """What all blocks have in common, and each block's own; empty ones have nothing."""
-    full = [k for k, one in enumerate(told) if one is not None]
-    require(full, "all parts of the source are empty: there is nothing to train on.")
-    origins = [told[k].get("origin") for k in full]
+    """What all blocks with examples have in common, and what each has of its own."""
+    require(told, "all parts of the source are empty: there is nothing to train on.")
+    origins = [one["origin"] for one in told]
     vars(model).pop("metadata_", None)
-    if origins[0] is not None:
-        require(None not in origins, "some parts are files and others are not: give one kind.")
-        layout = merge_layouts(origins)
-    known, each = shard.merge(model, [told[k] for k in full])
-    if origins[0] is not None:
-        known["metadata_"] = {"layout": asdict(layout)}
-    own: list[Any] = [None] * len(told)
-    for k, columns in zip(full, each, strict=True):
-        own[k] = columns
-    return known, own
+    if origins[0] is None:
+        return shard.merge(model, told)
+    require(None not in origins, "some parts are files and others are not: give one kind.")
+    layout = merge_layouts(origins)
+    known, each = shard.merge(model, told)
+    return known | {"metadata_": {"layout": asdict(layout)}}, each
