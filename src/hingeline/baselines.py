@@ -20,9 +20,8 @@ from hingeline.constraints.switches import CHANGES, SEGMENTS, SHARE, CompiledCon
 from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
 from hingeline.estimators.crf import ChainCRF
-from hingeline.semisupervised.annealing import Rounds, WarmSolver
-from hingeline.semisupervised.estimator import FewLabelsEstimator, check_margin_base
-from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled
+from hingeline.semisupervised.annealing import ConstrainedLabels, Rounds, WarmSolver
+from hingeline.semisupervised.estimator import FewLabelsEstimator, PartlyLabelled, check_margin_base
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 from hingeline.structures.chain import layout_of
 
