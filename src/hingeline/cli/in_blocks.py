@@ -65,7 +65,7 @@ def learn(
     from hingeline.distributed import list_parts, train_blocks
 
     with blame_workers():
-        train_blocks(model, list_parts(names, *reading), **where, blocks=blocks)
+        train_blocks(model, list_parts(names, *reading), blocks, None, **where)
 
 
 def layout_of(model: Any) -> Layout:

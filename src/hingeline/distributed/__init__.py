@@ -85,19 +85,12 @@ def fit_blocks(
         if getattr(callback, "estimator", None) is estimator:
             callback.estimator = model
     parts = list_parts(source, format, columns, use, label)
-    train_blocks(model, parts, client, workers, blocks, options)
+    train_blocks(model, parts, blocks, options, client=client, workers=workers)
     return model
 
 
-def train_blocks(
-    model: Any,
-    parts: list[Any],
-    client: Any = None,
-    workers: int | None = None,
-    blocks: int | None = None,
-    options: dict[str, Any] | None = None,
-) -> None:
-    """Fit the model itself, as :func:`fit_blocks` does its clone."""
+def train_blocks(model: Any, parts: list[Any], blocks: Any, options: Any, **where: Any) -> None:
+    """Fit the model itself, as :func:`fit_blocks` does its clone, on client= or workers=."""
     shard = refuse(model)
     registry.check_options(Blocks, options, "blocks", model.slack)
     if blocks is None:
@@ -107,7 +100,7 @@ def train_blocks(
     bare = _copy(model).set_params(solver="sdm", C=1.0, warm_start=False, verbose=0)
     cuts = [len(parts) * k // blocks for k in range(blocks + 1)]
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
-    with announce_compiling(), _open(client, workers, blocks) as executor:
+    with announce_compiling(), _open(blocks, **where) as executor:
         executor.open(blocks, Host)
         calls = Calls(executor, blocks, warn)
         told = calls.ask("read", (None, bare), [parts[lo:hi] for lo, hi in pairwise(cuts)])
@@ -169,14 +162,8 @@ def refuse(estimator: Any) -> Any:
     return shard
 
 
-def list_parts(
-    source: Any,
-    format: str = "auto",
-    columns: Sequence[str] | None = None,
-    use: Sequence[str] | None = None,
-    label: str | None = None,
-) -> list[Any]:
-    """Parts of the source: files by name and how they are read, or what was given."""
+def list_parts(source: Any, *how: Any) -> list[Any]:
+    """Parts of the source: files, read as ``how`` says from the format on, or as given."""
     if hasattr(source, "to_delayed"):
         source = source.to_delayed()
     if isinstance(source, (str, os.PathLike)):
@@ -186,22 +173,22 @@ def list_parts(
         raise TypeError(f"source is a {type(source).__name__}: {ways}.")
     require(len(source), "source is empty: there are no parts.")
     named = [isinstance(part, (str, os.PathLike)) for part in source]
-    how = {"format": format, "columns": columns, "use": use, "label": label}
-    given = [name for name in how if how[name] not in (None, "auto")]
+    told = zip(FilePart._fields[1:], how, strict=False)
+    given = ", ".join(name for name, value in told if value not in (None, "auto"))
     if not all(named) and given:
-        raise TypeError(f"{', '.join(given)} say how files are read, and source has no files.")
+        raise TypeError(f"{given} say how files are read, and source has no files.")
     parts: list[Any] = []
     for part, is_name in zip(source, named, strict=True):
         names = expand(os.fspath(part)) if is_name else []
-        parts += [FilePart(name, format, columns, use, label) for name in names] or [part]
-    if all(named) and format == "auto":
+        parts += [FilePart(name, *how) for name in names] or [part]
+    if all(named) and parts[0].format == "auto":
         with suppress(OSError, ParseError):  # workers may see files that the driver does not
             first = parts[0].path, detect_format(open_once(parts[0].path))
             return [part._replace(first=first) for part in parts]
     return parts
 
 
-def _open(client: Any, workers: int | None, blocks: int) -> Executor:
+def _open(blocks: int, client: Any = None, workers: int | None = None) -> Executor:
     if client is not None:
         require(workers is None, "workers is for processes on this machine: leave it out.")
         return Dask(client)

@@ -135,20 +135,13 @@ def follow_step(steps: Steps, i: int, length: float, now: Array) -> float:
 
 
 @kernel
-def take_steps(
-    now: Array,
-    steps: Steps,
-    gain: Array,
-    curve: Array,
-    most: Array,
-    lengths: Array,
-    sweeps: int,
-    accuracy: float,
-) -> None:
+def take_steps(now: Array, steps: Steps, dual: Array, lengths: Array, sweeps: int) -> None:
     """Choose the lengths of steps by coordinate ascent, from 0; ``now`` goes along.
 
-    These are the weights that change. Without sweeps the lengths are taken as they are.
+    These are the weights that change; ``dual`` has the gain, the curve and the most of every step.
+    Without sweeps the lengths are taken as they are.
     """
+    gain, curve, most = dual[0], dual[1], dual[2]
     n = gain.shape[0]
     if sweeps == 0:
         for i in range(n):
@@ -183,7 +176,7 @@ def take_steps(
                 follow_step(steps, i, step, now)
         whole += rise
         least = 0.3 * rise / max(n, 1)
-        if rise <= accuracy * whole:
+        if rise <= ACCURACY * whole:
             break
 
 
@@ -345,18 +338,17 @@ class Blocks(CertifiedSolver):
             np.concatenate([[0], *(own[1:] + at for own, at in zip(ends, starts, strict=False))]),
             *(np.concatenate([one.changes[part] for one in told]) for part in (1, 2)),
         )
-        gain, curve, most = (np.concatenate([one[part] for one in told]) for part in (1, 2, 3))
+        dual = np.array([np.concatenate([one[part] for one in told]) for part in (1, 2, 3)])
         steps, moved = read_steps(changes, self.w, self._seen)
         now = self.w[moved]
         combine = self.options.combine
         one_for_all = {"each": 0.0, "average": 1.0 / len(self.sizes)}.get(combine, 1.0)
-        lengths = np.full(len(gain), one_for_all)
-        sweeps = SWEEPS if combine == "each" else 0
-        take_steps(now, steps, gain, curve, most, lengths, sweeps, ACCURACY)
+        lengths = np.full(dual.shape[1], one_for_all)
+        take_steps(now, steps, dual, lengths, SWEEPS if combine == "each" else 0)
         if combine == "line":
             before = self.w[moved]
             change = now - before
-            slope, square = gain.sum() - before @ change, curve.sum() + change @ change
+            slope, square = dual[0].sum() - before @ change, dual[1].sum() + change @ change
             t = min(max(float(slope), 0.0) / square, 1.0) if square > 0.0 else float(slope > 0.0)
             now = before + t * change
             lengths *= t

@@ -22,7 +22,6 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
-from enum import Enum
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
@@ -35,12 +34,8 @@ from hingeline import _checks
 LOSSES = 5
 
 
-class _Answer(Enum):  # which stays one object when it is pickled
-    LOST = "lost"
-
-
-#: The answer for a block whose worker is gone. The block is empty again at the next call.
-LOST = _Answer.LOST
+class LOST:  # a class stays one object when it is pickled
+    """The answer for a block whose worker is gone. The block is empty again at the next call."""
 
 
 class WorkersLost(RuntimeError):
@@ -51,11 +46,7 @@ class Executor(AbstractContextManager["Executor"]):
     """Blocks 0, 1, … on workers, and calls to them. Use it in a ``with`` statement."""
 
     def __init__(self) -> None:
-        self._make = b""
         self._home: list[Any] = []  # the worker of every block; None when it must find one
-        self._equipped: set[Any] = set()  # workers that have a host
-        self._untold: set[int] = set()  # blocks that were lost since they were last called
-        self._losses: Counter[tuple[int, str]] = Counter()  # in a row, by block and method
         self.sent = self.received = 0  # bytes so far
         memory = "make the blocks smaller or give the workers more memory"
         self._why = f"most likely for want of memory: {memory}"
@@ -69,7 +60,9 @@ class Executor(AbstractContextManager["Executor"]):
         _checks.positive("n_blocks", n_blocks, integer=True)
         _checks.require(not self._home, "The executor is open already: close it first.")
         self._make = dumps(make)
-        self._equipped, self._untold, self._losses = set(), set(), Counter()
+        self._equipped: set[Any] = set()  # workers that have a host
+        self._untold: set[int] = set()  # blocks that were lost since they were last called
+        self._losses: Counter[tuple[int, str]] = Counter()  # in a row, by block and method
         self._home = [None] * n_blocks
         self._find_homes()
 
@@ -92,11 +85,9 @@ class Executor(AbstractContextManager["Executor"]):
         for k in sorted(own):
             if k not in self._untold:
                 parts.setdefault(self._home[k], {})[k] = own[k]
+        make = dict.fromkeys(parts.keys() - self._equipped, self._make)
+        requests = {worker: dumps((make.get(worker), method, parts[worker])) for worker in parts}
         shared = dumps(common)
-        requests = {}
-        for worker, part in parts.items():
-            make = None if worker in self._equipped else self._make
-            requests[worker] = dumps((make, method, part))
         answers: dict[int, Any] = {}
         errors: dict[int, Exception] = {}
         replies = self._exchange(shared, requests)
@@ -125,7 +116,7 @@ class Executor(AbstractContextManager["Executor"]):
                 del self._losses[k, method]
         self._untold -= own.keys()
         if given_up := [str(k) for k in own if self._losses[k, method] >= LOSSES]:
-            blocks = ("block " if len(given_up) == 1 else "blocks ") + ", ".join(given_up)
+            blocks = f"block{'s' * (len(given_up) > 1)} {', '.join(given_up)}"
             often = f"died {LOSSES} times in a row in {method!r}, {self._why}"
             raise WorkersLost(f"The worker of {blocks} {often}.")
         return {k: answers[k] for k in sorted(own)}
@@ -344,11 +335,9 @@ class Processes(Executor):
         return f"{worker} (process {self._workers[worker][0].pid})"
 
     def n_alive(self) -> int:
-        """Count the processes that are alive now."""
         return sum(process.is_alive() for process, _ in self._workers.values())
 
     def close(self) -> None:
-        """End all processes. A second time does nothing."""
         self._home = []
         workers, self._workers = list(self._workers.values()), {}
         try:
@@ -443,7 +432,6 @@ class Dask(Executor):
         return self._alive()
 
     def rebalance(self) -> list[int]:
-        """Move blocks to workers with fewer, which may have joined late; those are empty there."""
         alive = self._alive()
         load = Counter(self._home)
         moves = {}
@@ -541,13 +529,11 @@ class Dask(Executor):
                 return _pickle_error(error)
 
     def n_alive(self) -> int:
-        """Count the workers that are alive now."""
         with suppress(RuntimeError):
             return len(self._alive())
         return 0
 
     def close(self) -> None:
-        """Take the hosts from the workers. A second time does nothing."""
         opened, self._home = bool(self._home), []
         try:
             if opened and self._client.status == "running":
