@@ -50,11 +50,9 @@ def search_by_beam(
     search = partial(_run_beam, compiled, floors, matters, scores, moves, labels)
     gaps = np.zeros(len(compiled.offsets) - 1)
     for i in np.flatnonzero(np.diff(compiled.offsets)).tolist():
-        most = np.inf if widest is None else widest
-        width = int(min(8, most))
-        gaps[i] = search(i, width)
-        while gaps[i] > 0.0 and width < most:
-            width = int(min(4 * width, most))
+        width, most = 0, np.inf if widest is None else widest
+        while not width or (gaps[i] > 0.0 and width < most):
+            width = int(min(4 * width or 8, most))
             gaps[i] = search(i, width)
     return gaps
 
