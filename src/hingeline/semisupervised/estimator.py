@@ -17,6 +17,7 @@ from hingeline import _checks as checks
 from hingeline._checks import Array, one_of, positive, require, warn
 from hingeline.constraints.base import InstanceConstraint
 from hingeline.constraints.penalties import Penalties, as_constraints, learn_constraints
+from hingeline.core.blocks import spread
 from hingeline.core.primitives import Workers
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.chain import ChainSSVM, scale_C
@@ -97,9 +98,7 @@ def prepare(
     model.classes_, index = find_classes([*declared, *flat])
     labels = number_labels(flat, index)
     sizes = np.diff(offsets)[order]
-    ends = np.cumsum(sizes)
-    rows = np.arange(ends[-1]) + np.repeat(offsets[:-1][order] - (ends - sizes), sizes)
-    inner = np.concatenate([[0], ends]).astype(np.int64)
+    rows, inner = spread(offsets[:-1][order], sizes), np.cumsum([0, *sizes], dtype=np.int64)
     model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
     weights = checks.check_sample_weight(sample_weight, len(known))[order[:first]]
     seen = find_words(X, words, order, offsets)
@@ -154,8 +153,7 @@ def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[A
     sizes = np.diff(offsets)
     seen: Any = X if words is None else words
     if isinstance(seen, TokenTable):
-        column = seen.column(0).tolist()
-        seen = [column[lo:hi] for lo, hi in pairwise(seen.offsets.tolist())]
+        seen = seen.sentences(0)
     if words is not None:
         text = f"words must have one list of words for each of the {len(sizes)} sequences of X."
         require(hasattr(seen, "__len__") and len(seen) == len(sizes), text)
