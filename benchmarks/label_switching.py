@@ -29,8 +29,7 @@ from hingeline.constraints.penalties import Penalties, SwitchEvaluator
 from hingeline.constraints.switches import commit_switch, switch_costs
 from hingeline.core.primitives import Workers
 from hingeline.inference.chain import max_sum, path_score
-from hingeline.semisupervised.annealing import is_lower, sweep_labels
-from hingeline.semisupervised.starting import find_best_labels
+from hingeline.semisupervised.annealing import find_best_labels, is_lower, sweep_labels
 from hingeline.structures import chain
 from hingeline.structures.chain import moves, position_scores
 

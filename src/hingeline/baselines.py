@@ -6,7 +6,6 @@ A leaf: nothing else in the package imports it.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,9 +19,8 @@ from hingeline.constraints.switches import CHANGES, SEGMENTS, SHARE, CompiledCon
 from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
 from hingeline.estimators.chain import ChainCRF
-from hingeline.semisupervised.annealing import Rounds, WarmSolver
-from hingeline.semisupervised.estimator import FewLabelsEstimator, check_margin_base
-from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled
+from hingeline.semisupervised.annealing import ConstrainedLabels, Rounds, WarmSolver
+from hingeline.semisupervised.estimator import FewLabelsEstimator, PartlyLabelled, check_margin_base
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 from hingeline.structures.chain import layout_of
 
@@ -259,11 +257,11 @@ LARGEST_COST = 1e4
 class Relaxation:
     """Constraints over the unlabelled sequences as bounds on ``n`` expectations.
 
-    Expectations are rows of two matrices over (tokens · stride) entries, of labels at tokens and of
-    starts of segments, with signs such that ``bound`` (n,) is an upper one. Excess costs ``cap``
-    (n,) per unit, or ``curve`` (n,) times its square; ``pair`` (labels, stride) holds the costs of
-    pairs of neighbours, and ``left_out`` names what has no form here. The stride is the length of a
-    row of labels, padding included.
+    Expectations are rows of a matrix over (2 · tokens · stride) entries, of labels at tokens and
+    then of starts of segments, with signs such that ``bound`` (n,) is an upper one. Excess costs
+    ``cap`` (n,) per unit, or ``curve`` (n,) times its square; ``pair`` (labels, stride) holds the
+    costs of pairs of neighbours, and ``left_out`` names what has no form here. The stride is the
+    length of a row of labels, padding included.
     """
 
     def __init__(self, compiled: CompiledConstraints, stride: int) -> None:
@@ -271,33 +269,28 @@ class Relaxation:
         self.offsets = compiled.offsets
         self.n_tokens, self.n_labels = compiled.unary.shape
         self.pair = self._widen(compiled.pair)
-        self._labels = self._widen(compiled.unary)
-        change = np.minimum(compiled.change, LARGEST_COST)
         self._inside = np.ones(self.n_tokens)
         self._inside[self.offsets[:-1]] = 0.0  # a sequence's first label is no change
-        self._starts = np.repeat((change * self._inside)[:, None], stride, axis=1)
+        change = np.minimum(compiled.change, LARGEST_COST) * self._inside
+        starts = np.repeat(change[:, None], stride, axis=1)
+        self._costs = np.stack([self._widen(compiled.unary), starts])
         self.left_out: list[str] = []
-        self._rows: list[tuple[Any, ...]] = []
+        self._matrices: list[Any] = [sp.csr_array((0, self._costs.size))]
+        self.bound = self.cap = self.curve = np.zeros(0)
         self._add_sequences()
         for c in range(len(compiled.corpus_kind)):
             self._add_corpus(c)
-        none = sp.csr_array((0, self.n_tokens * stride))
-        self._nodes_of, self._starts_of = (
-            sp.vstack([none, *(row[k] for row in self._rows)]).tocsr() for k in (0, 1)
-        )
-        self.bound, self.cap, self.curve = (
-            np.concatenate([np.zeros(0), *(row[k] for row in self._rows)]) for k in (2, 3, 4)
-        )
+        self._matrix = sp.vstack(self._matrices).tocsr()
         self.n = len(self.bound)
 
     def prices(self, multipliers: Array) -> tuple[Array, Array]:
         """Costs (N, stride) of labels at a token, and of a segment that starts there."""
-        labels = self._labels + (multipliers @ self._nodes_of).reshape(self._labels.shape)
-        return labels, self._starts + (multipliers @ self._starts_of).reshape(labels.shape)
+        labels, starts = self._costs + (multipliers @ self._matrix).reshape(self._costs.shape)
+        return labels, starts
 
     def expected(self, nodes: Array, starts: Array) -> Array:
         """The expectations that ``bound`` bounds."""
-        return np.asarray(self._nodes_of @ nodes.ravel() + self._starts_of @ starts.ravel())
+        return np.asarray(self._matrix @ np.concatenate([nodes.ravel(), starts.ravel()]))
 
     def conjugate(self, multipliers: Array) -> tuple[float, Array]:
         """What the penalties contribute to the (negated) dual, and its gradient."""
@@ -317,19 +310,16 @@ class Relaxation:
         out[:, : table.shape[1]] = np.minimum(table, LARGEST_COST)
         return out
 
-    def _mask(self, g: int) -> Array:
-        mask = np.zeros(self.stride)
-        mask[: self.n_labels] = self.compiled.member[g]
-        return mask
-
-    def _add_row(
-        self, sign: float, of_starts: bool, matrix: Any, bound: Any, cap: float, curve: float
+    def _add_rows(
+        self, sign: float, of_starts: bool, matrix: Any, bound: float, cap: float, curve: float
     ) -> None:
-        bounds = sign * np.atleast_1d(np.asarray(bound, dtype=np.float64))
-        caps, curves = np.full(len(bounds), cap), np.full(len(bounds), curve)
+        """Bound all rows of a matrix, over labels or starts alone: from above, or from below."""
         rows = sp.csr_array(sign * matrix)
         both = [rows, sp.csr_array(rows.shape)]
-        self._rows.append((both[of_starts], both[not of_starts], bounds, caps, curves))
+        self._matrices.append(sp.hstack(both[::-1] if of_starts else both))
+        for name, value in (("bound", sign * bound), ("cap", cap), ("curve", curve)):
+            more = np.full(rows.shape[0], value, dtype=np.float64)
+            setattr(self, name, np.concatenate([getattr(self, name), more]))
 
     def _add_sequences(self) -> None:
         compiled = self.compiled
@@ -349,7 +339,6 @@ class Relaxation:
 
     def _add_counts(self, table: Array, of_starts: bool) -> None:
         """Bounds on numbers in every sequence, read off the costs of each number."""
-        n = len(self.offsets) - 1
         tokens = np.arange(self.n_tokens)
         sums = sp.csr_array((np.ones(self.n_tokens), tokens, self.offsets))
         for g, costs in enumerate(table):
@@ -357,13 +346,11 @@ class Relaxation:
             if not costs.any() or not len(free):
                 continue
             low, high = int(free[0]), int(free[-1])
-            matrix = sp.kron(sums, self._mask(g)[None, :])
-            if low > 0:
-                cap = min(costs[low - 1], LARGEST_COST)
-                self._add_row(-1.0, of_starts, matrix, np.full(n, low), cap, np.inf)
-            if high + 1 < len(costs):
-                cap = min(costs[high + 1], LARGEST_COST)
-                self._add_row(1.0, of_starts, matrix, np.full(n, high), cap, np.inf)
+            matrix = sp.kron(sums, self._widen(self.compiled.member[g : g + 1]))
+            for sign, bound, beyond in ((-1.0, low, low - 1), (1.0, high, high + 1)):
+                if 0 <= beyond < len(costs):
+                    cap = min(costs[beyond], LARGEST_COST)
+                    self._add_rows(sign, of_starts, matrix, bound, cap, np.inf)
 
     def _add_corpus(self, c: int) -> None:
         compiled = self.compiled
@@ -371,8 +358,9 @@ class Relaxation:
         if kind == SEGMENTS and compiled.member[target].sum() != 1:
             self.left_out.append("average segments of a group of several labels")
             return
-        everything = (np.arange(self.stride) < self.n_labels).astype(np.float64)
-        labels = self._mask(target) if kind in (SHARE, SEGMENTS) else everything
+        every = np.ones((1, self.n_labels))
+        some = compiled.member[target : target + 1] if kind in (SHARE, SEGMENTS) else every
+        labels = self._widen(some)
         tokens = np.ones(self.n_tokens)
         size = float(self.n_tokens if kind == SHARE else len(self.offsets) - 1)
         if kind == CHANGES:
@@ -392,7 +380,7 @@ class Relaxation:
             if kind == CHANGES:
                 tokens, total = (compiled.bad_change[target] - bound) * self._inside, 0.0
             matrix = np.outer(tokens, labels / root).reshape(1, -1)
-            self._add_row(sign, kind != SHARE, matrix, total / root, cap, curve)
+            self._add_rows(sign, kind != SHARE, matrix, total / root, cap, curve)
 
 
 @dataclass
@@ -584,10 +572,12 @@ class _Task:
         self.observed = observed_features(labelled, self.weights)
         self.relaxation = Relaxation(penalties.compiled, self.unlabelled.problem.stride)
         self.limits: Any = {"tol": float(model.tol), "max_iter": int(model.max_iter)}
-        self._project = partial(project, self.unlabelled, self.relaxation, max_passes=max_passes)
+        self.max_passes = max_passes
 
-    def project(self, w: Array, temperature: float, before: SoftLabels | None) -> SoftLabels:
-        return self._project(w, temperature, start=None if before is None else before.multipliers)
+    def project(self, w: Array, T: float, before: SoftLabels | None) -> SoftLabels:
+        start = None if before is None else before.multipliers
+        known, most = (self.unlabelled, self.relaxation), self.max_passes
+        return project(*known, w, T, start=start, max_passes=most)
 
     def learn(self, soft: SoftLabels, before: Array) -> Result:
         ones = np.full(self.unlabelled.n, self.c_u)

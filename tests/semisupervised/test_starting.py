@@ -11,7 +11,7 @@ import pytest
 from hingeline import constraints as cs
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.primitives import Workers
-from hingeline.semisupervised.starting import ConstrainedLabels, find_best_labels
+from hingeline.semisupervised.annealing import ConstrainedLabels, find_best_labels
 from hingeline.structures import chain
 
 

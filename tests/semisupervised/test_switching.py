@@ -14,8 +14,7 @@ from hingeline import constraints as cs
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import sum_penalties
 from hingeline.core.primitives import Workers
-from hingeline.semisupervised.annealing import measure_slacks, switch_labels
-from hingeline.semisupervised.starting import find_best_labels
+from hingeline.semisupervised.annealing import find_best_labels, measure_slacks, switch_labels
 from hingeline.structures import chain
 
 # isort: split

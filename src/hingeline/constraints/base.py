@@ -119,8 +119,36 @@ class InstanceConstraint(Constraint):
         return float(sum(map(self.penalise, self.parts(x, y))))
 
 
+class Bounded(Constraint):
+    """A constraint on numbers, with the fields ``equals``, ``at_least`` and ``at_most``."""
+
+    _exactly: ClassVar[str] = ""  # A word before the number that must be met.
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval of values that cost nothing; bounds that make no sense are refused."""
+        kind, names = type(self).__name__, ("equals", "at_least", "at_most")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        for name, value in given.items():
+            check_number(kind, name, value)
+            require(value >= 0, f"{kind}: {name} must not be negative, got {value!r}.")
+        require(given, f"{kind} needs equals=, at_least= or at_most=.")
+        one = "equals" not in given or len(given) == 1
+        require(one, f"{kind}: pass equals= or at_least= and at_most=, not both.")
+        low, high = (given.get("equals", given.get(name)) for name in names[1:])
+        low, high = 0.0 if low is None else float(low), math.inf if high is None else float(high)
+        require(low <= high, f"{kind}: at_least={low:g} is above at_most={high:g}.")
+        return low, high
+
+    def _show_fields(self) -> dict[str, Any]:
+        words = {"equals": self._exactly, "at_least": "at least ", "at_most": "at most "}
+        given = {word: getattr(self, name) for name, word in words.items()}
+        bounds = [f"{word}{bound:g}" for word, bound in given.items() if bound is not None]
+        return super()._show_fields() | {"bounds": " and ".join(bounds)}
+
+
 @dataclass(frozen=True, kw_only=True)
-class CorpusConstraint(Constraint):
+class CorpusConstraint(Bounded):
     """A constraint on all sequences together."""
 
     equals: float | None = None
@@ -142,14 +170,6 @@ class CorpusConstraint(Constraint):
     def value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         """The number that the constraint bounds."""
         raise NotImplementedError
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The interval of values that cost nothing."""
-        return check_bounds(self)
-
-    def _show_fields(self) -> dict[str, Any]:
-        return super()._show_fields() | {"bounds": write_bounds(self)}
 
     def violation(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         """Distance of the value from the interval, times ``scale``."""
@@ -260,30 +280,6 @@ def check_number(kind: str, name: str, value: Any) -> None:
     """Refuse what is not a number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{kind}: {name} must be a number, got {value!r}.")
-
-
-def check_bounds(rule: Any) -> tuple[float, float]:
-    """The interval in which a value costs nothing."""
-    kind, names = type(rule).__name__, ("equals", "at_least", "at_most")
-    given = {name: getattr(rule, name) for name in names if getattr(rule, name) is not None}
-    for name, value in given.items():
-        check_number(kind, name, value)
-        require(value >= 0, f"{kind}: {name} must not be negative, got {value!r}.")
-    require(given, f"{kind} needs equals=, at_least= or at_most=.")
-    one = "equals" not in given or len(given) == 1
-    require(one, f"{kind}: pass equals= or at_least= and at_most=, not both.")
-    low, high = (given.get("equals", given.get(name)) for name in names[1:])
-    low, high = 0.0 if low is None else float(low), math.inf if high is None else float(high)
-    require(low <= high, f"{kind}: at_least={low:g} is above at_most={high:g}.")
-    return low, high
-
-
-def write_bounds(rule: Any, exactly: str = "") -> str:
-    """The interval of a constraint with bounds, in words."""
-    if rule.equals is not None:
-        return f"{exactly}{rule.equals:g}"
-    bounds = (("at least", rule.at_least), ("at most", rule.at_most))
-    return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
 
 
 def measure_excess(value: float, low: float, high: float) -> float:

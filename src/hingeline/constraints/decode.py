@@ -50,11 +50,9 @@ def search_by_beam(
     search = partial(_run_beam, compiled, floors, matters, scores, moves, labels)
     gaps = np.zeros(len(compiled.offsets) - 1)
     for i in np.flatnonzero(np.diff(compiled.offsets)).tolist():
-        most = np.inf if widest is None else widest
-        width = int(min(8, most))
-        gaps[i] = search(i, width)
-        while gaps[i] > 0.0 and width < most:
-            width = int(min(4 * width, most))
+        width, most = 0, np.inf if widest is None else widest
+        while not width or (gaps[i] > 0.0 and width < most):
+            width = int(min(4 * width or 8, most))
             gaps[i] = search(i, width)
     return gaps
 
@@ -256,13 +254,6 @@ def constrained_decode(
     if penalties.predicates:
         labels = climb_with_predicates(penalties, scores, transitions, labels)
     return labels
-
-
-def drop_corpus(compiled: CompiledConstraints) -> CompiledConstraints:
-    """The instance constraints alone: all tables from ``bad_change`` on are empty."""
-    names = compiled._fields[compiled._fields.index("bad_change") :]
-    tables = {name: getattr(compiled, name) for name in names}
-    return compiled._replace(**{n: a[(slice(0),) * a.ndim] for n, a in tables.items()})
 
 
 def _finite(name: str, values: Array, shape: tuple[int, int]) -> Array:

@@ -110,7 +110,7 @@ class _File:
         return self.error(self.find_line(kind, number, key), f"[[{kind}]] {message}")
 
     def read(self) -> list[Constraint]:
-        defaults = self.read_defaults()
+        self.check_defaults()
         found: list[tuple[int, list[Constraint]]] = []
         for kind, tables in self.tables.items():
             if kind == "defaults":
@@ -124,70 +124,62 @@ class _File:
             if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
                 raise self.error(line, f"{kind} must be a table: write [[{kind}]] on a line.")
             for number, table in enumerate(tables):
-                line = self.find_line(kind, number)
-                found.append((line, self.make(kind, number, table, defaults)))
+                found.append((self.find_line(kind, number), self.make(kind, number, table)))
         if not found:
             raise self.error(1, "the file names no constraint, as [[starts_with]] would.")
         found.sort(key=lambda item: item[0])  # in the order of the file
         return [constraint for _, made in found for constraint in made]
 
-    def read_defaults(self) -> dict[str, Any]:
-        table = self.tables.get("defaults", {})
-        line = self.find_line("defaults", 0)
-        if not isinstance(table, dict):
+    def check_defaults(self) -> None:
+        self.defaults = self.tables.get("defaults", {})
+        if not isinstance(self.defaults, dict):
+            line = self.find_line("defaults", 0)
             raise self.error(line, "defaults must be one table: write [defaults] on a line.")
-        for key in table:
+        for key in self.defaults:
             if key not in _COMMON:
                 known, near = ", ".join(_COMMON), _suggest(key, _COMMON)
                 line = self.find_line("defaults", 0, key)
                 raise self.error(line, f"[defaults] knows {known}, not {key!r}{near}.")
-        return table
 
-    def make(
-        self, kind: str, number: int, table: dict[str, Any], defaults: dict[str, Any]
-    ) -> list[Constraint]:
-        build = _KINDS[kind]
-        keys = _list_keys(kind)
+    def make(self, kind: str, number: int, table: dict[str, Any]) -> list[Constraint]:
+        build, keys = _KINDS[kind], _list_keys(kind)
         for key in table:
             if key not in keys:
                 text = f"has no key {key!r}{_suggest(key, keys)}; it has {', '.join(keys)}."
                 raise self.complain(kind, number, key, text)
-        values = dict(table)
-        self.translate(kind, number, values)
+        values = self.translate(kind, number, table)
         needed = [key for key, must in keys.items() if must and key not in values]
         if needed:
             wanted = "words (a list) or pattern" if needed[0] == "words" else needed[0]
             raise self.complain(kind, number, None, f"needs the key {wanted}.")
         labels = values.pop("labels", [])
-        if not isinstance(labels, list):
-            labels = [labels]
+        given = map(_freeze, labels if isinstance(labels, list) else [labels])
         try:
-            if kind == "label_shares":
-                if self.y is None:
-                    raise ValueError("label_shares needs the labelled set: pass y=.")
-                return list(build(self.y, **{**defaults, **values}))
-            return [build(*map(_freeze, labels), **{**defaults, **values})]
+            if kind != "label_shares":
+                return [build(*given, **self.defaults | values)]
+            if self.y is None:
+                raise ValueError("label_shares needs the labelled set: pass y=.")
+            return list(build(self.y, **self.defaults | values))
         except (TypeError, ValueError) as error:
-            line = self.find_culprit(kind, number, table, defaults, str(error))
+            line = self.find_culprit(kind, number, table, str(error))
             reason = re.sub(r"^[A-Z][A-Za-z]+(: | (?=needs))", "", str(error))
             raise self.error(line, f"[[{kind}]] {reason}") from None
 
-    def find_culprit(
-        self, kind: str, number: int, table: dict[str, Any], defaults: dict[str, Any], reason: str
-    ) -> int:
+    def find_culprit(self, kind: str, number: int, table: dict[str, Any], reason: str) -> int:
         """The line that a message of a class speaks of."""
         for key in table:
             shown = {"pattern": "regular expression"}.get(key, key)
             if re.search(rf"\b{re.escape(shown)}\b", reason):
                 return self.find_line(kind, number, key)
-        for key in defaults:
+        for key in self.defaults:
             if key in reason:
                 return self.find_line("defaults", 0, key)
         labels = [key for key in table if key.startswith("label") and "label" in reason]
         return self.find_line(kind, number, *labels[:1])
 
-    def translate(self, kind: str, number: int, values: dict[str, Any]) -> None:
-        """From the keys of a file to those of the classes, in place."""
+    def translate(self, kind: str, number: int, table: dict[str, Any]) -> dict[str, Any]:
+        """From the keys of a file to those of the classes."""
+        values = dict(table)
         if kind in ("words", "only_words", "change_only_at", "change_share"):
             target = "words" if "words" in kind else "where"
             given = values.get(target)
@@ -210,6 +202,7 @@ class _File:
             if not isinstance(values.get(key, False), bool):
                 text = f"{key} must be true or false, got {values[key]!r}."
                 raise self.complain(kind, number, key, text)
+        return values
 
     def find_line(self, kind: str, number: int, key: str | None = None) -> int:
         """The line of a table's header, or of a key in it; as near as the text tells."""

@@ -1,8 +1,10 @@
 """The penalty of a labelling: constraints as flat arrays, label switches, reports, and learning."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +27,9 @@ def as_constraints(constraints: Any) -> list[base.Constraint]:
 
 
 class _Builder:
-    """Collects costs; arrays of groups grow as constraints name new groups."""
+    """Collects costs; those of groups by their numbers, as constraints name new groups."""
 
-    def __init__(self, words: list[list[Any]], classes: list[Any]) -> None:
+    def __init__(self, given: list[Any], words: list[list[Any]], classes: list[Any]) -> None:
         self.words = words
         self.classes = classes
         self.index = {label: k for k, label in enumerate(classes)}
@@ -42,13 +44,17 @@ class _Builder:
         self.pair = np.zeros((len(classes), len(classes)))
         self.unknown: set[Any] = set()
         self.groups: dict[tuple[int, ...], int] = {}
-        self.token_cost: list[Array] = []
-        self.segment_cost: list[Array] = []
-        self.length_cost: list[list[float]] = []
+        shortest = [rule.length for rule in given if isinstance(rule, rules.MinLength)]
+        sizes = self.longest + 2, self.longest + 2, max(shortest, default=0) + 1
+        self.token_cost, self.segment_cost, self.length_cost = (
+            defaultdict[int, Array](partial(np.zeros, size)) for size in sizes
+        )
         self.repeats: list[tuple[list[int], base.Constraint]] = []
         self.order: list[tuple[int, int, float]] = []
         self.bad: list[Array] = []
         self.corpus: list[tuple[int, int, base.CorpusConstraint]] = []
+        for rule in given:
+            self.add(rule)
 
     def number(self, labels: Iterable[Any]) -> list[int]:
         """The numbers of the labels that are among the classes."""
@@ -61,12 +67,7 @@ class _Builder:
         key = tuple(self.number(labels))
         if not key:
             return None
-        if key not in self.groups:
-            self.groups[key] = len(self.groups)
-            self.token_cost.append(np.zeros(self.longest + 2))
-            self.segment_cost.append(np.zeros(self.longest + 2))
-            self.length_cost.append([])
-        return self.groups[key]
+        return self.groups.setdefault(key, len(self.groups))
 
     def find_groups(self, labels: Sequence[Any]) -> list[int]:
         """The groups of a constraint on each of its labels, or on all labels."""
@@ -76,30 +77,27 @@ class _Builder:
     def add(self, rule: base.Constraint) -> None:
         one = rule.finite_penalty(1.0)
         match rule:
-            case rules.AtMostOneSegment():
-                self.add_counts(rule, self.segment_cost, (0.0, 1.0))
-            case rules.Occurs():
+            case rules.AtMostOneSegment() | rules.Occurs():
                 table = self.token_cost if rule.unit == "tokens" else self.segment_cost
-                self.add_counts(rule, table, rule.bounds)
+                numbers, bounds = range(self.longest + 2), rule.bounds
+                found = [rule.finite_penalty(base.measure_excess(n, *bounds)) for n in numbers]
+                for g in self.find_groups(rule.labels):
+                    table[g] += found
             case rules.NoRepeats():
                 self.repeats.append((self.find_groups(rule.labels), rule))
             case rules.MinLength():
+                found = [rule.finite_penalty(rule.length - n) for n in range(1, rule.length)]
                 for g in self.find_groups(rule.labels):
-                    costs = self.length_cost[g]
-                    costs.extend([0.0] * (rule.length + 1 - len(costs)))
-                    for n in range(1, rule.length):
-                        costs[n] += rule.finite_penalty(rule.length - n)
+                    self.length_cost[g][1 : rule.length] += found
             case rules.StartsWith():
                 self.charge_others(self.first, rule.labels, one)
             case rules.EndsWith():
                 self.charge_others(self.last, rule.labels, one)
             case rules.Words():
-                hits = self.map_tokens(
-                    lambda x: base.find_matches(rule.words, rule.ignore_case, x, rule.after)
-                )
+                hits = self.map_tokens(rule.find_words)
                 self.charge_others(np.flatnonzero(hits), rule.label, one)
             case rules.OnlyWords():
-                hits = self.map_tokens(lambda x: base.find_matches(rule.words, rule.ignore_case, x))
+                hits = self.map_tokens(rule.find_words)
                 columns = np.array(self.number(rule.label), dtype=np.int64)
                 self.unary[np.ix_(np.flatnonzero(~hits), columns)] += one
             case rules.ChangeOnlyAt():
@@ -123,14 +121,10 @@ class _Builder:
                 self.add_corpus(rule, switches.ALL_SEGMENTS, len(self.first))
             case rules.AverageSegments():
                 self.add_corpus(rule, switches.SEGMENTS, self.find_group(rule.label))
+            case rules.Predicate():
+                pass  # which has no compiled form
             case _:
                 raise TypeError(f"{type(rule).__name__} cannot be compiled.")
-
-    def add_counts(self, rule: Any, tables: list[Array], bounds: tuple[float, float]) -> None:
-        counts = range(self.longest + 2)
-        costs = np.array([rule.finite_penalty(base.measure_excess(n, *bounds)) for n in counts])
-        for g in self.find_groups(rule.labels):
-            tables[g] += costs
 
     def charge_others(self, rows: Array, labels: Sequence[Any], cost: float) -> None:
         """A cost of every other label at these tokens."""
@@ -153,18 +147,15 @@ class _Builder:
         member = np.zeros((G, K), dtype=bool)
         for key, g in self.groups.items():
             member[g, list(key)] = True
-        cap = max((len(costs) for costs in self.length_cost), default=0) or 1
-        length_cost = np.zeros((G, cap))
-        for g, costs in enumerate(self.length_cost):
-            length_cost[g, : len(costs)] = costs
+        token_cost, segment_cost, length_cost = (
+            np.array([table[g] for g in range(G)]).reshape(G, len(table[0]))
+            for table in (self.token_cost, self.segment_cost, self.length_cost)
+        )
         repeat_member = np.zeros((len(self.repeats), G), dtype=bool)
         repeat_cost = np.zeros((len(self.repeats), G + 1))
         for r, (groups, constraint) in enumerate(self.repeats):
             repeat_member[r, groups] = True
             repeat_cost[r] = [constraint.finite_penalty(n) for n in range(G + 1)]
-        width = self.longest + 2
-        token_cost = np.array(self.token_cost, dtype=np.float64).reshape(G, width)
-        segment_cost = np.array(self.segment_cost, dtype=np.float64).reshape(G, width)
         prices = [
             (c.scale, base.HARD if c.hard else c.weight, c.penalty == "squared" and not c.hard)
             for _, _, c in self.corpus
@@ -230,10 +221,7 @@ class Penalties:
         self.words = base.pick_words(X, token)
         self.classes = list(classes)
         self.predicates = [c for c in self.constraints if isinstance(c, rules.Predicate)]
-        builder = _Builder(self.words, self.classes)
-        for constraint in self.constraints:
-            if not isinstance(constraint, rules.Predicate):
-                builder.add(constraint)
+        builder = _Builder(self.constraints, self.words, self.classes)
         self.unknown = sorted(builder.unknown, key=str)
         if self.unknown and unknown != "ignore":
             names = ", ".join(map(repr, self.unknown))

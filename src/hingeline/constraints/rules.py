@@ -18,8 +18,13 @@ class _WordRule(base.InstanceConstraint):
     words: base.Match
     label: Any
     ignore_case: bool = field(default=False, kw_only=True)
+    after: ClassVar[str | None] = None
     _label_fields = ("label",)
     _match_fields = ("words",)
+
+    def find_words(self, x: Sequence[Any]) -> list[bool]:
+        """For each token whether it is one of the words."""
+        return base.find_matches(self.words, self.ignore_case, x, self.after)
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Words(_WordRule):
     1.0
     """
 
-    after: str | None = field(default=None, kw_only=True)
+    after: str | None = field(default=None, kw_only=True)  # type: ignore[misc]
     _words = "{words}{place} is {label}"
 
     def __post_init__(self) -> None:
@@ -57,8 +62,8 @@ class Words(_WordRule):
             base.check_match("Words", self.after, "after")
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        found = base.find_matches(self.words, self.ignore_case, x, self.after)
-        return [1.0 for hit, a in zip(found, y, strict=True) if hit and a not in self.label]
+        hits = zip(self.find_words(x), y, strict=True)
+        return [1.0 for hit, a in hits if hit and a not in self.label]
 
     def _show_fields(self) -> dict[str, Any]:
         return super()._show_fields() | {"place": f" after {self.after}" if self.after else ""}
@@ -78,8 +83,8 @@ class OnlyWords(_WordRule):
     _words = "{label} only on {words}"
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        found = base.find_matches(self.words, self.ignore_case, x)
-        return [1.0 for hit, a in zip(found, y, strict=True) if not hit and a in self.label]
+        hits = zip(self.find_words(x), y, strict=True)
+        return [1.0 for hit, a in hits if not hit and a in self.label]
 
 
 @dataclass(frozen=True)
@@ -218,16 +223,15 @@ class _OfLabels(base.InstanceConstraint):
         form, kind = self._penalty if penalty is None else penalty, type(self).__name__
         text = f"{kind} needs at least one label, as in {kind}('author')."
         base.require(labels or not self._needs_labels, text)
-        groups = [base.as_group(a) if isinstance(a, list | set | frozenset) else a for a in labels]
-        for item in groups:
-            base.as_group(item)
+        many = tuple | list | set | frozenset
+        groups = (base.as_group(item) if isinstance(item, many) else item for item in labels)
         self._assign("labels", tuple(groups))
         super().__init__(penalty=form, **common)
 
-    def _count_segments(self, y: Sequence[Any]) -> list[int]:
-        """Numbers of segments of the labels given, or of all that occur."""
-        labels = self.labels or list(dict.fromkeys(y))
-        return [len(base.run_lengths([a in base.as_group(label) for a in y])) for label in labels]
+    def _find_runs(self, y: Sequence[Any]) -> list[list[int]]:
+        """Lengths of the segments of each label given, or of each that occurs."""
+        labels = self.labels or dict.fromkeys(y)
+        return [base.run_lengths([a in base.as_group(label) for a in y]) for label in labels]
 
     def _show_fields(self) -> dict[str, Any]:
         each = ", ".join(map(base.write_label, self.labels)) or "each label"
@@ -257,7 +261,18 @@ class EndsWith(_EndRule):
     _words = "ends with {labels}"
 
 
-class AtMostOneSegment(_OfLabels):
+class _CountRule(base.Bounded, _OfLabels):
+    at_least: int | None = None
+    at_most: int | None = 1
+    equals: int | None = None
+    unit: str = "segments"
+
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+        count = len if self.unit == "segments" else sum
+        return [base.measure_excess(count(runs), *self.bounds) for runs in self._find_runs(y)]
+
+
+class AtMostOneSegment(_CountRule):
     """Each of the labels forms at most one segment; without labels: each label there is.
 
     The violation of a label is its number of segments above one (a hinge: absence is fine). By
@@ -272,9 +287,6 @@ class AtMostOneSegment(_OfLabels):
     _penalty = "squared"
     _words = "{each} forms at most one segment"
 
-    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        return [max(n - 1.0, 0.0) for n in self._count_segments(y)]
-
 
 class NoRepeats(_OfLabels):
     """No label in more than one segment, counted as the paper's φ_I3.
@@ -287,7 +299,7 @@ class NoRepeats(_OfLabels):
     _words = "no label in two segments{among}"
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        return [float(sum(n > 1 for n in self._count_segments(y)))]
+        return [float(sum(len(runs) > 1 for runs in self._find_runs(y)))]
 
     def _show_fields(self) -> dict[str, Any]:
         shown = super()._show_fields()
@@ -295,7 +307,7 @@ class NoRepeats(_OfLabels):
 
 
 @dataclass(frozen=True, init=False)
-class Occurs(_OfLabels):
+class Occurs(_CountRule):
     """Each of the labels occurs at least, at most or exactly so many times.
 
     Parameters
@@ -313,6 +325,7 @@ class Occurs(_OfLabels):
     equals: int | None
     unit: str
     _needs_labels = True
+    _exactly = "exactly "
     _choices = (*base.Constraint._choices, ("unit", "'tokens' or 'segments'"))
     _words = "{each} occurs {bounds} times ({unit})"
 
@@ -330,21 +343,6 @@ class Occurs(_OfLabels):
             self._assign(name, value)
         _ = self.bounds  # which refuses what makes no sense
         super().__init__(*labels, **common)
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The interval of counts that cost nothing."""
-        return base.check_bounds(self)
-
-    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        if self.unit == "segments":
-            counts = self._count_segments(y)
-        else:
-            counts = [sum(a in base.as_group(label) for a in y) for label in self.labels]
-        return [base.measure_excess(n, *self.bounds) for n in counts]
-
-    def _show_fields(self) -> dict[str, Any]:
-        return super()._show_fields() | {"bounds": base.write_bounds(self, "exactly ")}
 
 
 @dataclass(frozen=True, init=False)
@@ -369,11 +367,7 @@ class MinLength(_OfLabels):
         super().__init__(*labels, **common)
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        return [
-            max(self.length - n, 0.0)
-            for label in self.labels or dict.fromkeys(y)
-            for n in base.run_lengths([a in base.as_group(label) for a in y])
-        ]
+        return [max(self.length - n, 0.0) for runs in self._find_runs(y) for n in runs]
 
 
 @dataclass(frozen=True)

@@ -143,28 +143,21 @@ class Block:
         """Read the examples; what must be known of all blocks before any can be posed."""
         self.estimator = estimator
         self.shard = make_shard(estimator, *read_parts(parts))
-        return None if self.shard is None else self.shard.tell()
+        return None if self.shard is None else self.shard.told
 
     def pose(self, known: dict[str, Any], own: Any) -> tuple[float, float]:
         """Make the problem, given what all blocks have; sums that ``C="scale"`` is made of."""
-        estimator = self.estimator
-        vars(estimator).update(known)
-        self.compiled = None
-        if self.shard is None:
-            return 0.0, 0.0
-        problem, self.weights = self.shard.pose(estimator, own)
-        sums = self.shard.measure(problem)
-        self.compiled = self.shard.compile(estimator, problem)
-        del self.shard
-        return sums
+        vars(self.estimator).update(known)
+        shard, self.shard = self.shard, None
+        assert shard is not None  # blocks without examples are asked nothing more
+        self.compiled, self.weights = shard.pose(self.estimator, own)
+        return shard.sums
 
     def begin(self, C: float, seed: int) -> dict[str, Any]:
         """Make the solver; what the driver wants to know of this block."""
         self.seed, compiled = seed, self.compiled
         self.order = np.zeros(0, dtype=np.int64)
         self.pending: tuple[Array, ...] = ()
-        if compiled is None:
-            return {"n": 0, "work": 0.0, "exact": True, "bounded": True, "data": "", "stages": []}
         estimator = self.estimator
         form = make_formulation(C, estimator.slack, estimator.rescale, self.weights)
         solver_class = estimator._solver_class(compiled)
@@ -186,7 +179,7 @@ class Block:
 
     def advance(
         self, clock: int, piece: int, pieces: int, stage: float, sigma: float, lengths: Array
-    ) -> Told | None:
+    ) -> Told:
         """Go as far as the driver says, then decode a piece of the examples and visit them.
 
         With the pieces at an end no example is decoded: those with gaps left are visited again.
@@ -195,8 +188,6 @@ class Block:
         the curvature.
         """
         self.take(lengths)
-        if self.compiled is None:
-            return None
         solver, host = self.solver, self.host
         n = len(solver.active)
         if piece == 0:
@@ -268,8 +259,6 @@ class Block:
     def end_pass(self, lengths: Array) -> tuple[float, float]:
         """Take the last steps, make room for new planes; ``Σ α·b`` and ``½ Σ r_i A_i²``."""
         self.take(lengths)
-        if self.compiled is None:
-            return 0.0, 0.0
         solver = self.solver
         known = solver.multipliers()
         known.mass[:] = cut_back(solver.by_block(solver.form), known.mass, known.owners)
@@ -279,13 +268,10 @@ class Block:
 
     def scale(self, factor: float) -> None:
         """Multiply all multipliers: a stage of C is over."""
-        if self.compiled is not None:
-            self.solver.multipliers().mass[:] *= factor
+        self.solver.multipliers().mass[:] *= factor
 
     def measure(self, candidate: Change) -> tuple[float, float]:
         """What slack costs at weights other than the common ones; how much of it is a bound."""
-        if self.compiled is None:
-            return 0.0, 0.0
         solver, host = self.solver, self.host
         solver.w = host.weights
         candidate.apply(host.weights)
@@ -296,16 +282,12 @@ class Block:
 
     def sum_up(self) -> Change:
         """``Σ α·a·Δf``, from nothing."""
-        if self.compiled is None:
-            return find_change(None, self.host.spare)
         vector = aligned_zeros(len(self.host.common))
         self.solver.add(self.solver.multipliers().mass, 1.0, vector)
         return find_change(None, vector)
 
     def save(self) -> dict[str, Array]:
         """All that decides what this block does next, as arrays; between two passes."""
-        if self.compiled is None:
-            return {}
         solver = self.solver
         names = [n for n in solver.saved_arrays if n not in ("w", "_best", "violation")]
         own = {"clock": np.array([solver.clock])}
@@ -313,7 +295,7 @@ class Block:
 
     def restore(self, state: dict[str, Array] | None) -> None:
         """Go back to what :meth:`save` gave; None: to the beginning."""
-        if self.compiled is None or not state:
+        if not state:
             return
         solver = self.solver
         self.pending, solver.clock = (), int(state["clock"][0])

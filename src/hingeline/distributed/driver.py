@@ -135,20 +135,13 @@ def follow_step(steps: Steps, i: int, length: float, now: Array) -> float:
 
 
 @kernel
-def take_steps(
-    now: Array,
-    steps: Steps,
-    gain: Array,
-    curve: Array,
-    most: Array,
-    lengths: Array,
-    sweeps: int,
-    accuracy: float,
-) -> None:
+def take_steps(now: Array, steps: Steps, dual: Array, lengths: Array, sweeps: int) -> None:
     """Choose the lengths of steps by coordinate ascent, from 0; ``now`` goes along.
 
-    These are the weights that change. Without sweeps the lengths are taken as they are.
+    These are the weights that change; ``dual`` has the gain, the curve and the most of every step.
+    Without sweeps the lengths are taken as they are.
     """
+    gain, curve, most = dual[0], dual[1], dual[2]
     n = gain.shape[0]
     if sweeps == 0:
         for i in range(n):
@@ -183,7 +176,7 @@ def take_steps(
                 follow_step(steps, i, step, now)
         whole += rise
         least = 0.3 * rise / max(n, 1)
-        if rise <= accuracy * whole:
+        if rise <= ACCURACY * whole:
             break
 
 
@@ -228,11 +221,11 @@ class Blocks(CertifiedSolver):
         self.rng = np.random.default_rng(0)
         self.sizes = [fact["n"] for fact in facts]
         self.stages = next((fact["stages"] for fact in facts if fact["n"]), [])
-        self.w = aligned_zeros(max(fact.get("n_weights", 0) for fact in facts))
+        self.w = aligned_zeros(facts[0]["n_weights"])
         self.drift = np.zeros_like(self.w)
         self._seen = np.full(len(self.w), -1, dtype=np.int32)
         n_blocks = len(facts)
-        self._nowhere = dict.fromkeys(range(n_blocks), (np.zeros(0),))
+        self._nowhere = [np.zeros(0)] * n_blocks
         self.lengths = self._nowhere  # how far the steps of the last round go, by block
         self.clock = self.oracle_calls = self.rounds = self._planes = self._traffic = 0
         self.visits, self.work = 0.0, max(fact["work"] for fact in facts) / PACE
@@ -245,13 +238,13 @@ class Blocks(CertifiedSolver):
         self._ended = False
         self._linear_of, self._ridge_of = np.zeros(n_blocks), np.zeros(n_blocks)
         self._prepared = len(calls.log)
-        calls.ask("restore", (find_change(None, self.w),), dict.fromkeys(range(n_blocks), (None,)))
+        calls.ask("restore", (find_change(None, self.w),), [None] * n_blocks)
 
     def save_states(self) -> list[dict[str, Array]]:
         """Have all blocks send their state, from which they are made anew when they are lost."""
         states = self.calls.ask("save", (self._send(),), log=False)
         base = find_change(None, self._sent)
-        own = {k: (state,) for k, state in enumerate(states)}
+        own = {k: (state,) for k, state in zip(self.calls.blocks, states, strict=True)}
         self.calls.log[self._prepared :] = [("restore", (base,), own, {})]
         return states
 
@@ -327,17 +320,15 @@ class Blocks(CertifiedSolver):
     def _round(self, piece: int, pieces: int, stage: float) -> float:
         sigma = float(len(self.sizes)) if self.options.combine == "add" else 1.0
         common = (self._send(), self.clock, piece, pieces, stage, sigma)
-        told: list[Told | None] = self.calls.ask("advance", common, self.lengths)
+        told: list[Told] = self.calls.ask("advance", common, self.lengths)
         self.rounds += 1
-        known = [one for one in told if one is not None]
         if piece == pieces:
-            self._traffic = sum(part.nbytes for one in known for part in one.changes)
-        self._planes = sum(one.planes for one in known)
-        self.oracle_calls += sum(one.decodes for one in known)
-        lengths = self._step(known)
-        cuts = np.cumsum([0 if one is None else len(one.gain) for one in told])
-        self.lengths = {k: (own,) for k, own in enumerate(np.split(lengths, cuts[:-1]))}
-        return math.fsum(one.gap for one in known)
+            self._traffic = sum(part.nbytes for one in told for part in one.changes)
+        self._planes = sum(one.planes for one in told)
+        self.oracle_calls += sum(one.decodes for one in told)
+        cuts = np.cumsum([len(one.gain) for one in told])
+        self.lengths = np.split(self._step(told), cuts[:-1])
+        return math.fsum(one.gap for one in told)
 
     def _step(self, told: list[Told]) -> Array:
         """Choose how far the steps go, and take them."""
@@ -347,18 +338,17 @@ class Blocks(CertifiedSolver):
             np.concatenate([[0], *(own[1:] + at for own, at in zip(ends, starts, strict=False))]),
             *(np.concatenate([one.changes[part] for one in told]) for part in (1, 2)),
         )
-        gain, curve, most = (np.concatenate([one[part] for one in told]) for part in (1, 2, 3))
+        dual = np.array([np.concatenate([one[part] for one in told]) for part in (1, 2, 3)])
         steps, moved = read_steps(changes, self.w, self._seen)
         now = self.w[moved]
         combine = self.options.combine
         one_for_all = {"each": 0.0, "average": 1.0 / len(self.sizes)}.get(combine, 1.0)
-        lengths = np.full(len(gain), one_for_all)
-        sweeps = SWEEPS if combine == "each" else 0
-        take_steps(now, steps, gain, curve, most, lengths, sweeps, ACCURACY)
+        lengths = np.full(dual.shape[1], one_for_all)
+        take_steps(now, steps, dual, lengths, SWEEPS if combine == "each" else 0)
         if combine == "line":
             before = self.w[moved]
             change = now - before
-            slope, square = gain.sum() - before @ change, curve.sum() + change @ change
+            slope, square = dual[0].sum() - before @ change, dual[1].sum() + change @ change
             t = min(max(float(slope), 0.0) / square, 1.0) if square > 0.0 else float(slope > 0.0)
             now = before + t * change
             lengths *= t
@@ -466,10 +456,10 @@ class Blocks(CertifiedSolver):
         return {f"{k}.{name}": array for k, state in states for name, array in state.items()}
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        each: dict[int, Any] = {k: ({},) for k in range(len(self.sizes))}
+        each: list[dict[str, Array]] = [{} for _ in self.sizes]
         for name, array in tables.items():
             k, _, own = name.partition(".")
-            each[int(k)][0][own] = array
+            each[int(k)][own] = array
         self._sent, self._moved = self.w, self._moved[:0]
         self.calls.ask("restore", (find_change(None, self.w),), each)
         self.save_states()

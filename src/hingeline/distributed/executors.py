@@ -20,9 +20,8 @@ import traceback
 import uuid
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
-from enum import Enum
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
@@ -35,12 +34,8 @@ from hingeline import _checks
 LOSSES = 5
 
 
-class _Answer(Enum):  # which stays one object when it is pickled
-    LOST = "lost"
-
-
-#: The answer for a block whose worker is gone. The block is empty again at the next call.
-LOST = _Answer.LOST
+class LOST:  # a class stays one object when it is pickled
+    """The answer for a block whose worker is gone. The block is empty again at the next call."""
 
 
 class WorkersLost(RuntimeError):
@@ -51,11 +46,7 @@ class Executor(AbstractContextManager["Executor"]):
     """Blocks 0, 1, … on workers, and calls to them. Use it in a ``with`` statement."""
 
     def __init__(self) -> None:
-        self._make = b""
         self._home: list[Any] = []  # the worker of every block; None when it must find one
-        self._equipped: set[Any] = set()  # workers that have a host
-        self._untold: set[int] = set()  # blocks that were lost since they were last called
-        self._losses: Counter[tuple[int, str]] = Counter()  # in a row, by block and method
         self.sent = self.received = 0  # bytes so far
         memory = "make the blocks smaller or give the workers more memory"
         self._why = f"most likely for want of memory: {memory}"
@@ -69,7 +60,9 @@ class Executor(AbstractContextManager["Executor"]):
         _checks.positive("n_blocks", n_blocks, integer=True)
         _checks.require(not self._home, "The executor is open already: close it first.")
         self._make = dumps(make)
-        self._equipped, self._untold, self._losses = set(), set(), Counter()
+        self._equipped: set[Any] = set()  # workers that have a host
+        self._untold: set[int] = set()  # blocks that were lost since they were last called
+        self._losses: Counter[tuple[int, str]] = Counter()  # in a row, by block and method
         self._home = [None] * n_blocks
         self._find_homes()
 
@@ -92,11 +85,9 @@ class Executor(AbstractContextManager["Executor"]):
         for k in sorted(own):
             if k not in self._untold:
                 parts.setdefault(self._home[k], {})[k] = own[k]
+        make = dict.fromkeys(parts.keys() - self._equipped, self._make)
+        requests = {worker: dumps((make.get(worker), method, parts[worker])) for worker in parts}
         shared = dumps(common)
-        requests = {}
-        for worker, part in parts.items():
-            make = None if worker in self._equipped else self._make
-            requests[worker] = dumps((make, method, part))
         answers: dict[int, Any] = {}
         errors: dict[int, Exception] = {}
         replies = self._exchange(shared, requests)
@@ -125,7 +116,7 @@ class Executor(AbstractContextManager["Executor"]):
                 del self._losses[k, method]
         self._untold -= own.keys()
         if given_up := [str(k) for k in own if self._losses[k, method] >= LOSSES]:
-            blocks = ("block " if len(given_up) == 1 else "blocks ") + ", ".join(given_up)
+            blocks = f"block{'s' * (len(given_up) > 1)} {', '.join(given_up)}"
             often = f"died {LOSSES} times in a row in {method!r}, {self._why}"
             raise WorkersLost(f"The worker of {blocks} {often}.")
         return {k: answers[k] for k in sorted(own)}
@@ -166,10 +157,10 @@ class Executor(AbstractContextManager["Executor"]):
 
 
 class Calls:
-    """Calls to all blocks. What they were told is kept: blocks that are lost are told it again."""
+    """Calls to blocks, all or some. What they were told is kept: lost ones are told it again."""
 
     def __init__(self, executor: Executor, n_blocks: int, tell: Callable[[str], None]) -> None:
-        self.executor, self.tell = executor, tell
+        self.executor, self.tell, self.blocks = executor, tell, list(range(n_blocks))
         #: Method, what is common and what each block is told; what they must answer again.
         self.log: list[tuple[str, tuple[Any, ...], dict[int, Any], dict[int, Any]]] = []
         self.seconds, self.waited = [0.0] * n_blocks, 0.0  # of work, by block, and of the driver
@@ -178,15 +169,17 @@ class Calls:
         self,
         method: str,
         common: tuple[Any, ...] = (None,),
-        own: dict[int, Any] | None = None,
+        each: Iterable[Any] | None = None,
         log: bool = True,
         same: str = "",
     ) -> list[Any]:
-        """Let all blocks do something; their answers, in order.
+        """Let blocks do something, which each is told its part of; their answers, in order.
 
         ``same`` names a part of the answer that must be the same when a block is asked again.
         """
-        own = own or dict.fromkeys(range(len(self.seconds)), ())
+        own: dict[int, tuple[Any, ...]] = dict.fromkeys(self.blocks, ())
+        if each is not None:
+            own = {k: (told,) for k, told in zip(self.blocks, each, strict=True)}
         began, busy = time.perf_counter(), 0.0
         answers: dict[int, Any] = {}
         while left := {k: own[k] for k in own if k not in answers}:
@@ -209,7 +202,7 @@ class Calls:
         at = 0
         while at < len(self.log):
             method, common, own, kept = self.log[at]
-            found = self.executor.call(method, common, {k: own[k] for k in lost})
+            found = self.executor.call(method, common, {k: own[k] for k in lost if k in own})
             at = 0 if LOST in found.values() else at + 1
             for k, (name, value) in kept.items() if at else ():
                 text = f"the parts of block {k} have changed since the training began"
@@ -342,11 +335,9 @@ class Processes(Executor):
         return f"{worker} (process {self._workers[worker][0].pid})"
 
     def n_alive(self) -> int:
-        """Count the processes that are alive now."""
         return sum(process.is_alive() for process, _ in self._workers.values())
 
     def close(self) -> None:
-        """End all processes. A second time does nothing."""
         self._home = []
         workers, self._workers = list(self._workers.values()), {}
         try:
@@ -441,7 +432,6 @@ class Dask(Executor):
         return self._alive()
 
     def rebalance(self) -> list[int]:
-        """Move blocks to workers with fewer, which may have joined late; those are empty there."""
         alive = self._alive()
         load = Counter(self._home)
         moves = {}
@@ -539,13 +529,11 @@ class Dask(Executor):
                 return _pickle_error(error)
 
     def n_alive(self) -> int:
-        """Count the workers that are alive now."""
         with suppress(RuntimeError):
             return len(self._alive())
         return 0
 
     def close(self) -> None:
-        """Take the hosts from the workers. A second time does nothing."""
         opened, self._home = bool(self._home), []
         try:
             if opened and self._client.status == "running":

@@ -90,22 +90,16 @@ def read_parts(parts: Sequence[Any]) -> tuple[Any, Any, Any, Origin | None]:
             weights = None
         else:
             X, y, weights = _take_part(part)
-        if length_of(X):
-            found.append((X, y, weights))
+        if n := length_of(X):
+            w = np.ones(n)
+            if weights is not None:
+                w = checks.as_weights("sample_weight", weights, n, "example")
+            found.append((X, y, w))
     origin = (layouts[0][0], merge_layouts(layouts)) if layouts else None
     if not found:
         return None, None, None, origin
-    Xs, ys, each = zip(*found, strict=True)
-    weights = None
-    if any(w is not None for w in each):
-        pairs = zip(each, map(length_of, Xs), strict=True)
-        weights = np.concatenate(
-            [
-                np.ones(n) if w is None else checks.as_weights("sample_weight", w, n, "example")
-                for w, n in pairs
-            ]
-        )
-    return _join(Xs), _join_labels(ys), weights, origin
+    Xs, ys, weights = zip(*found, strict=True)
+    return _join(Xs), _join_labels(ys), np.concatenate(weights), origin
 
 
 def _take_part(part: Any) -> tuple[Any, Any, Any]:
@@ -157,29 +151,15 @@ def widen(matrix: Any, first: int, width: int) -> sp.csr_matrix:
 class Shard:
     """The examples of one block; subclasses know an estimator."""
 
-    origin: Origin | None = None
-    sample_weight: Any = None
-
-    def tell(self) -> dict[str, Any]:
-        """What the driver must know of this block before any block can be posed."""
-        return {"origin": self.origin}
+    #: What the driver must know of this block before any block can be posed.
+    told: dict[str, Any]
+    weights: Array  # of the examples
+    sums = (0.0, 0.0)  # What ``C="scale"`` is made of, once the block is posed.
 
     #: Of what blocks told: attributes that all of them and the fitted estimator have, and what each
     #: block is told (estimator, told); then a block's problem and the weights of its examples.
     merge: Callable[[Any, list[dict[str, Any]]], tuple[dict[str, Any], list[Any]]]
-    pose: Callable[..., tuple[Any, Array]]
-
-    def measure(self, problem: Any) -> tuple[float, float]:
-        """Sums that ``C="scale"`` is made of."""
-        return 0.0, 0.0
-
-    def compile(self, estimator: Any, problem: Any) -> Compiled:
-        """The problem with what solvers need."""
-        return estimator._compile(problem)
-
-    def weigh(self, n: int) -> Array:
-        """Weights of the examples."""
-        return np.ones(n) if self.sample_weight is None else self.sample_weight
+    pose: Callable[..., tuple[Compiled, Array]]
 
 
 def merge_classes(estimator: Any, told: list[dict[str, Any]]) -> dict[str, Any]:
@@ -224,16 +204,26 @@ def merge_columns(told: list[dict[str, Any]]) -> tuple[int, int]:
     return first, max(one["width"] for one in told) - first
 
 
-def measure_columns(matrix: sp.csr_matrix, sparse: bool) -> Any:
-    """What ``scale=True`` must know of a block: largest values, or count, means and squares."""
-    if sparse:
-        return abs(matrix).max(axis=0).toarray().ravel()
-    mean = np.asarray(matrix.mean(axis=0, dtype=np.float64)).ravel()
-    return matrix.shape[0], mean, np.square(matrix.toarray() - mean).sum(axis=0)
+def measure_rows(estimator: Any, matrix: sp.csr_matrix, sparse: bool) -> dict[str, Any]:
+    """What a block tells of its rows, that is, for ``scale=True``, of their columns.
+
+    Largest values of sparse ones, and count, means and squares of others.
+    """
+    told: dict[str, Any] = {"width": matrix.shape[1], "sparse": sparse}
+    if estimator.scale and sparse:
+        told["sums"] = abs(matrix).max(axis=0).toarray().ravel()
+    elif estimator.scale:
+        mean = np.asarray(matrix.mean(axis=0, dtype=np.float64)).ravel()
+        told["sums"] = matrix.shape[0], mean, np.square(matrix.toarray() - mean).sum(axis=0)
+    return told
 
 
-def merge_scales(told: list[dict[str, Any]], first: int, width: int) -> dict[str, Array]:
-    """``feature_means_`` and ``feature_scales_`` of all blocks."""
+def merge_rows(estimator: Any, told: list[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
+    """The first of the columns, and how many there are; their means and scales if asked for."""
+    first, width = merge_columns(told)
+    known: dict[str, Any] = {"n_features_in_": width}
+    if not estimator.scale:
+        return first, known
     sums = [one["sums"] for one in told]
     if any(isinstance(one, tuple) for one in sums):
         what = "some parts are dense and others sparse, which scale=True treats differently"
@@ -243,9 +233,16 @@ def merge_scales(told: list[dict[str, Any]], first: int, width: int) -> dict[str
             shift, n = own - mean, n + count
             mean = mean + shift * (count / n)
             squares = squares + more + shift**2 * (count * (n - count) / n)
-        return {"feature_means_": mean, "feature_scales_": no_zeros(np.sqrt(squares / n))}
-    wide = [np.pad(one[first:], (0, width + first - len(one))) for one in sums]
-    return {"feature_means_": np.zeros(width), "feature_scales_": no_zeros(np.max(wide, axis=0))}
+        sizes = np.sqrt(squares / n)
+    else:
+        wide = [np.pad(one[first:], (0, width + first - len(one))) for one in sums]
+        mean, sizes = np.zeros(width), np.max(wide, axis=0)
+    return first, known | {"feature_means_": mean, "feature_scales_": no_zeros(sizes)}
+
+
+def number_own(estimator: Any, labels: list[Any]) -> Array:
+    """Labels by their numbers among those of all blocks."""
+    return number_labels(labels, {a: k for k, a in enumerate(estimator.classes_.tolist())})
 
 
 class Sequences(Shard):
@@ -253,19 +250,14 @@ class Sequences(Shard):
 
     def __init__(self, estimator: Any, X: Any, y: Any) -> None:
         encoder, X = choose_encoder(estimator.features, X)
-        self.counts = np.zeros(0, dtype=np.int64)
-        if encoder is None:
-            self.encoder = None
-            self.matrix, self.offsets = stack_sequences(X)
-        else:
+        counts = np.zeros(0, dtype=np.int64)
+        if encoder is not None:
             check_mergeable(encoder)
-            self.encoder, rows, self.counts = encoder.count(X)
-            self.matrix, self.offsets = stack_sequences(rows)
+            encoder, X, counts = encoder.count(X)
+        self.matrix, self.offsets = stack_sequences(X)
         self.flat = stack_labels(y, self.offsets)
-
-    def tell(self) -> dict[str, Any]:
-        known = {"labels": Counter(self.flat), "width": self.matrix.shape[1]}
-        return super().tell() | known | {"encoder": self.encoder, "counts": self.counts}
+        self.told = {"labels": Counter(self.flat), "width": self.matrix.shape[1]}
+        self.told |= {"encoder": encoder, "counts": counts}
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
@@ -283,22 +275,18 @@ class Sequences(Shard):
         known |= {"encoder_": encoder, "n_features_in_": encoder.n_features_out_}
         return known, columns
 
-    def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
+    def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
         change = widen if isinstance(own, int) else renumber
         matrix = change(self.matrix, own, estimator.n_features_in_)
-        index = {label: k for k, label in enumerate(estimator.classes_.tolist())}
-        labels = number_labels(self.flat, index)
+        labels = number_own(estimator, self.flat)
         if estimator.scheme is not None:
             choose_scheme(estimator.scheme, estimator.classes_, labels, self.offsets)
-        rows = estimator._with_constant(matrix)
-        self.constant = bool(estimator.fit_intercept)
-        return estimator._make(rows, self.offsets, labels), self.weigh(len(self.offsets) - 1)
-
-    def measure(self, problem: Any) -> tuple[float, float]:
+        problem = estimator._make(estimator._with_constant(matrix), self.offsets, labels)
         n = len(problem.indptr) - 1
         with np.errstate(over="ignore"):
             squares = float(np.square(problem.values, dtype=np.float64).sum())
-        return squares + (0.0 if self.constant else n), float(n)
+        self.sums = squares + (0.0 if estimator.fit_intercept else n), float(n)
+        return estimator._compile(problem), self.weights
 
 
 class Rows(Shard):
@@ -306,35 +294,29 @@ class Rows(Shard):
 
     def __init__(self, estimator: Any, X: Any, y: Any) -> None:
         checks.refuse_none(y)
-        self.matrix, self.y, self.sparse = checks.as_csr(X), np.asarray(y), sp.issparse(X)
+        self.matrix, self.y = checks.as_csr(X), np.asarray(y)
         n = self.matrix.shape[0]
         text = f"X has {n} rows and y has {self.y.shape}: give one label per row."
         require(self.y.shape == (n,), text)
         checks.check_finite(self.matrix.data, "X")
-        self.sums = measure_columns(self.matrix, self.sparse) if estimator.scale else None
-
-    def tell(self) -> dict[str, Any]:
-        known = {"labels": Counter(self.y.tolist()), "width": self.matrix.shape[1]}
-        return super().tell() | known | {"sparse": self.sparse, "sums": self.sums}
+        self.told = measure_rows(estimator, self.matrix, sp.issparse(X))
+        self.told["labels"] = Counter(self.y.tolist())
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
-        known = merge_classes(estimator, told)
-        first, known["n_features_in_"] = merge_columns(told)
-        if estimator.scale:
-            known |= merge_scales(told, first, known["n_features_in_"])
+        first, known = merge_rows(estimator, told)
+        known |= merge_classes(estimator, told)
         text = f"y has one class only ({known['classes_'][0]!r}): at least 2 classes are needed."
         require(len(known["classes_"]) > 1, text)
         return known, [first] * len(told)
 
-    def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
+    def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
         wide = widen(self.matrix, own, estimator.n_features_in_)
         rows = estimator._with_constant(checks.as_csr(estimator._scaled(wide)))
-        index = {label: k for k, label in enumerate(estimator.classes_.tolist())}
-        labels = number_labels(self.y.tolist(), index)
-        by_class = checks.check_class_weight(estimator.class_weight, list(index), labels)
-        weights = by_class[labels] * self.weigh(len(labels))
-        return estimator._make(rows, None, labels), weights
+        labels, classes = number_own(estimator, self.y.tolist()), estimator.classes_.tolist()
+        by_class = checks.check_class_weight(estimator.class_weight, classes, labels)
+        problem = estimator._make(rows, None, labels)
+        return estimator._compile(problem), by_class[labels] * self.weights
 
 
 class LabelSets(Shard):
@@ -346,33 +328,28 @@ class LabelSets(Shard):
             ("edges", estimator.edges == "tree", "name the pairs, or use 'full' or 'none'"),
         ):
             require(not value, f"{name} looks at all rows together, blocks cannot: {how}.")
-        self.matrix, self.sparse = checks.as_csr(X), sp.issparse(X)
-        self.indicator, self.classes = read_indicator(np.asarray(y), None)
-        self.sums = measure_columns(self.matrix, self.sparse) if estimator.scale else None
-
-    def tell(self) -> dict[str, Any]:
-        known = {"width": self.matrix.shape[1], "classes": self.classes}
-        return super().tell() | known | {"sparse": self.sparse, "sums": self.sums}
+        self.matrix = checks.as_csr(X)
+        self.told = measure_rows(estimator, self.matrix, sp.issparse(X))
+        self.indicator, self.told["classes"] = read_indicator(np.asarray(y), None)
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
-        first, width = merge_columns(told)
+        first, known = merge_rows(estimator, told)
         most = max(told, key=lambda one: len(one["classes"]))["classes"]
         if told[0]["origin"] is None:  # files end where the last label is
             merge_widths([{"width": len(one["classes"])} for one in told], "labels")
         none = np.zeros((1, len(most)), dtype=np.int64)  # pairs do not depend on the data here
-        known = {"classes_": most, "n_labels_": len(most), "n_features_in_": width}
+        known |= {"classes_": most, "n_labels_": len(most)}
         known["edges_"] = find_pairs(estimator.edges, none, np.ones(1))
-        if estimator.scale:
-            known |= merge_scales(told, first, width)
         return known, [first] * len(told)
 
-    def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
-        n, width = self.indicator.shape
-        labels = np.pad(self.indicator, ((0, 0), (0, estimator.n_labels_ - width))).ravel()
+    def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
+        more = estimator.n_labels_ - self.indicator.shape[1]
+        labels = np.pad(self.indicator, ((0, 0), (0, more))).ravel()
         wide = estimator._scaled(widen(self.matrix, own, estimator.n_features_in_))
         cost = checks.check_loss(estimator.loss, "hamming", 2, vector=True)
-        return estimator._make(wide, labels, cost, np.ones(len(labels))), self.weigh(n)
+        problem = estimator._make(wide, labels, cost, np.ones(len(labels)))
+        return estimator._compile(problem), self.weights
 
 
 class Graphs(Shard):
@@ -381,19 +358,15 @@ class Graphs(Shard):
     counts = ("n_node_types_", "n_edge_types_", "factor_orders_")
 
     def __init__(self, estimator: Any, X: Any, y: Any) -> None:
-        self.graphs, self.width, self.edge_width = check_graphs(X)
+        self.graphs, width, edge_width = check_graphs(X)
         self.labels = estimator._node_labels(self.graphs, y)
-        self.n = len(self.graphs)
-        self.some = list(range(self.n))
+        self.some = list(range(len(self.graphs)))
         estimator._count_types(self.graphs)
-        self.types = {name: getattr(estimator, name) for name in self.counts}
         if estimator.void_label is not None:
             self.graphs, self.labels, self.some = estimator._drop_void(self.graphs, self.labels)
-
-    def tell(self) -> dict[str, Any]:
-        labels = Counter(label for own in self.labels for label in own)
-        edges = self.edge_width if any(x.n_edges for x in self.graphs) else None
-        return super().tell() | {"labels": labels, "width": self.width, "edges": edges} | self.types
+        self.told = {name: getattr(estimator, name) for name in self.counts} | {"width": width}
+        self.told["labels"] = Counter(label for own in self.labels for label in own)
+        self.told["edges"] = edge_width if any(x.n_edges for x in self.graphs) else None
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
@@ -410,12 +383,10 @@ class Graphs(Shard):
             known[name] = max(one[name] for one in told)
         return known, [None] * len(told)
 
-    def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
-        index = {label: k for k, label in enumerate(estimator.classes_.tolist())}
-        numbers = number_labels([label for one in self.labels for label in one], index)
-        weights = self.weigh(self.n)[self.some]
-        cost = checks.weigh_costs(estimator, numbers)
-        return estimator._make(self.graphs, numbers, cost), weights
+    def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
+        numbers = number_own(estimator, [label for one in self.labels for label in one])
+        problem = estimator._make(self.graphs, numbers, checks.weigh_costs(estimator, numbers))
+        return estimator._compile(problem), self.weights[self.some]
 
 
 class Own(Shard):
@@ -424,19 +395,14 @@ class Own(Shard):
     def __init__(self, estimator: Any, X: Any, y: Any) -> None:
         self.X = X
         self.outputs, self.width = estimator._pack(X, y)
-
-    def tell(self) -> dict[str, Any]:
-        return super().tell() | {"width": self.width}
+        self.told = {"width": self.width}
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
         return {"n_features_in_": merge_widths(told, "joint features")}, [None] * len(told)
 
-    def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
-        return None, self.weigh(len(self.outputs))
-
-    def compile(self, estimator: Any, problem: Any) -> Compiled:
-        return estimator._compile_own(self.X, self.outputs, self.width)
+    def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
+        return estimator._compile_own(self.X, self.outputs, self.width), self.weights
 
 
 KINDS = {
@@ -461,7 +427,7 @@ def make_shard(estimator: Any, X: Any, y: Any, weights: Any, origin: Any) -> Sha
     if X is None:
         return None
     shard = kind_of(estimator)(estimator, X, y)  # type: ignore[call-arg]
-    shard.sample_weight, shard.origin = weights, origin
+    shard.weights, shard.told["origin"] = weights, origin
     return shard
 
 

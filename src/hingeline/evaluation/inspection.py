@@ -3,7 +3,7 @@ transitions between labels, and why one prediction was made and not another.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -363,11 +363,19 @@ def explain(
         other = _find_runner_up(model, x, emissions, blocks, chosen)
     else:
         other = _numbers(against, blocks, len(chosen))
-    rows = _contributions(matrix, blocks, names, chosen, other)
-    rows.sort(key=lambda row: (-abs(row.contribution), row.position))
+    rows = _rank(_compare_paths(matrix, blocks, names, chosen, other))
     first, second = ([blocks.labels[k] for k in path] for path in (chosen, other))
     score, other_score = (_path_score(emissions, blocks, path) for path in (chosen, other))
     return Explanation(first, second, score, other_score, rows)
+
+
+#: What two outputs do not share: position, kind, name, the labels compared, value and weight.
+Differences = Iterable[tuple[int, str, str, str, str, float, float]]
+
+
+def _rank(differences: Differences) -> list[Contribution]:
+    rows = [Contribution(*row, row[5] * row[6]) for row in differences if row[5] * row[6] != 0.0]
+    return sorted(rows, key=lambda row: (-abs(row.contribution), row.position))
 
 
 def _explain_tree(model: Any, X: Any, against: Any) -> Explanation:
@@ -379,21 +387,20 @@ def _explain_tree(model: Any, X: Any, against: Any) -> Explanation:
     chosen, other = best[0][0], best[1][0] if against is None else [*map(tuple, against)]
     what = f"against has {len(other)} words and the sentence {len(chosen)}"
     require(len(other) == len(chosen), f"{what}: give a pair (head, label) for every word.")
-    rows = []
-    for t, arcs in enumerate(zip(chosen, other, strict=True)):
-        if arcs[0] == arcs[1]:
-            continue
-        one, two = ([*model.arc_weights(x, t + 1, *arc)] for arc in arcs)
-        shared = {(f.name, f.kind) for f in one} & {(f.name, f.kind) for f in two}
-        first, second = (f"{head} {label}" for head, label in arcs)
-        for sign, features in ((1.0, one), (-1.0, two)):
-            for f in features:
-                if f.weight and (f.name, f.kind) not in shared:
-                    value = sign * f.weight
-                    rows.append(
-                        Contribution(t, f.kind, f.name, first, second, sign, f.weight, value)
-                    )
-    rows.sort(key=lambda row: (-abs(row.contribution), row.position))
+
+    def compare() -> Differences:
+        for t, arcs in enumerate(zip(chosen, other, strict=True)):
+            if arcs[0] == arcs[1]:
+                continue
+            one, two = ([*model.arc_weights(x, t + 1, *arc)] for arc in arcs)
+            shared = {(f.name, f.kind) for f in one} & {(f.name, f.kind) for f in two}
+            first, second = (f"{head} {label}" for head, label in arcs)
+            for sign, features in ((1.0, one), (-1.0, two)):
+                for f in features:
+                    if (f.name, f.kind) not in shared:
+                        yield t, f.kind, f.name, first, second, sign, f.weight
+
+    rows = _rank(compare())
     margin = sum(row.contribution for row in rows)
     return Explanation(chosen, other, best[0][1], best[0][1] - margin, rows)
 
@@ -404,17 +411,15 @@ def _explain_segments(model: Any, X: Any, against: Any) -> Explanation:
     require(against is not None or len(best) == 2, "there is only one segmentation.")
     sides = [best[0][0], best[1][0] if against is None else against]
     parts = [model.list_weights(X, side) for side in sides]
-    rows = []
-    for sign, own, rest in ((1.0, *parts), (-1.0, *parts[::-1])):
-        for key in own.keys() - rest.keys():
-            position, kind, name, label = key
-            value, weight = own[key]
-            chosen, other = (label, "") if sign > 0 else ("", label)
-            lead = sign * value * weight
-            if lead:
-                known = position, kind, name, chosen, other
-                rows.append(Contribution(*known, sign * value, weight, lead))
-    rows.sort(key=lambda row: (-abs(row.contribution), *row[:5]))
+
+    def compare() -> Differences:
+        for sign, own, rest in ((-1.0, *parts[::-1]), (1.0, *parts)):
+            for *known, label in own.keys() - rest.keys():
+                value, weight = own[*known, label]
+                labels = (label, "") if sign > 0 else ("", label)
+                yield *known, *labels, sign * value, weight
+
+    rows = _rank(sorted(compare()))
     score, other_score = (sum(value * weight for value, weight in p.values()) for p in parts)
     best_tags, other_tags = (model.to_tags(X, side) for side in sides)
     return Explanation(best_tags, other_tags, score, other_score, rows)
@@ -468,18 +473,10 @@ def _find_runner_up(
     return [blocks.labels.index(label) for label in plain_labels(best[1][0])]
 
 
-def _contributions(
+def _compare_paths(
     matrix: sp.csr_matrix, blocks: Blocks, names: Any, chosen: list[int], other: list[int]
-) -> list[Contribution]:
+) -> Differences:
     labels = [str(label) for label in blocks.labels]
-    rows: list[Contribution] = []
-
-    def add(
-        t: int, kind: str, name: str, sides: tuple[str, str], value: float, weight: float
-    ) -> None:
-        if value * weight != 0.0:
-            rows.append(Contribution(t, kind, name, *sides, value, weight, value * weight))
-
     for t, (a, b) in enumerate(zip(chosen, other, strict=True)):
         sides = labels[a], labels[b]
         if a != b:
@@ -488,16 +485,15 @@ def _contributions(
             weights = blocks.features[a, where] - blocks.features[b, where]
             columns = (where.tolist(), matrix.data[part].tolist(), weights.tolist())
             for j, value, weight in zip(*columns, strict=True):
-                add(t, "feature", _name(names, j), sides, value, weight)
+                yield t, "feature", _name(names, j), *sides, value, weight
             lead = float(blocks.constant[a] - blocks.constant[b])
-            add(t, "constant", CONSTANT, sides, 1.0, lead)
+            yield t, "constant", CONSTANT, *sides, 1.0, lead
         if t > 0 and (chosen[t - 1], a) != (other[t - 1], b):
             c, d = chosen[t - 1], other[t - 1]
             lead = float(blocks.move[c, a] - blocks.move[d, b])
             moves = (f"{labels[c]} → {labels[a]}", f"{labels[d]} → {labels[b]}")
-            add(t, "transition", TRANSITION, moves, 1.0, lead)
+            yield t, "transition", TRANSITION, *moves, 1.0, lead
     ends = (("start", START, 0, blocks.start), ("end", END, len(chosen) - 1, blocks.end))
     for kind, name, t, weights in ends:
         a, b = chosen[t], other[t]
-        add(t, kind, name, (labels[a], labels[b]), 1.0, float(weights[a] - weights[b]))
-    return rows
+        yield t, kind, name, labels[a], labels[b], 1.0, float(weights[a] - weights[b])

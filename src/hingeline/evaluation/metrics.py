@@ -352,18 +352,18 @@ def attachment_scores(y_true: Any, y_pred: Any, words: Any = None) -> Attachment
         Which words count, e.g. ``[[tag != "PUNCT" for tag in tags] for tags in …]``.
     """
     require(len(y_true) == len(y_pred), f"{len(y_true)} trees and {len(y_pred)} predicted ones.")
-    counts = np.zeros(4, dtype=np.int64)
+    right = []
     for i, (truth, found) in enumerate(zip(y_true, y_pred, strict=True)):
         given = [True] * len(truth) if words is None else words[i]
-        if not len(truth) == len(found) == len(given):
-            raise ValueError(f"tree {i} has {len(truth)} words, and {len(found)} predicted ones.")
+        sizes = f"tree {i} has {len(truth)} words, and {len(found)} predicted ones."
+        require(len(truth) == len(found) == len(given), sizes)
         for (h, a), (k, b), counted in zip(truth, found, given, strict=True):
             if counted:
-                same = h == k and str(a).partition(":")[0] == str(b).partition(":")[0]
-                counts += (h == k, same, h == k and a == b, True)
-    require(counts[3], "there are no words that count.")
-    uas, las, whole = (counts[:3] / counts[3]).tolist()
-    return AttachmentScores(uas, las, whole, int(counts[3]))
+                same = str(a).partition(":")[0] == str(b).partition(":")[0]
+                right.append((h == k, h == k and same, h == k and a == b))
+    require(right, "there are no words that count.")
+    uas, las, whole = np.mean(right, axis=0).tolist()
+    return AttachmentScores(uas, las, whole, len(right))
 
 
 class HierarchicalScores(NamedTuple):
@@ -395,14 +395,11 @@ def hierarchical_scores(y_true: Any, y_pred: Any, taxonomy: Taxonomy) -> Hierarc
     """
     nested = (y if is_list(next(iter(y), None)) else [y] for y in (y_true, y_pred))
     pairs = pair_labels(*nested)
-    root = taxonomy.root
-    above = [{*taxonomy.ancestors(label)} - {root} for label in pairs.labels]
-    column = {node: k for k, node in enumerate(set().union(*above))}
-    table = np.zeros((len(above), len(column)), dtype=np.int64)
-    for row, nodes in zip(table, above, strict=True):
-        row[[column[node] for node in nodes]] = 1
-    sizes, common = table.sum(axis=1), (table @ table.T)[pairs.true, pairs.predicted]
-    sums = common.sum(), sizes[pairs.predicted].sum(), sizes[pairs.true].sum()
+    above = [{*taxonomy.ancestors(label)} - {taxonomy.root} for label in pairs.labels]
+    n = len(above)
+    codes, counts = np.unique(pairs.predicted * n + pairs.true, return_counts=True)
+    both = ((above[code // n], above[code % n]) for code in codes.tolist())
+    sums = counts @ np.array([(len(a & b), len(a), len(b)) for a, b in both])
     return HierarchicalScores(*map(float, precision_recall_f1(*sums)))
 
 
@@ -410,13 +407,9 @@ def draw_sums(table: Array, n_resamples: int, random_state: Any) -> Array:
     """Sums of the columns (n_resamples, columns) over rows that are drawn with replacement."""
     rng = np.random.default_rng(random_state)
     n = len(table)
-    block = max(1, _BLOCK // n)
-    return np.concatenate(
-        [
-            rng.multinomial(n, np.full(n, 1 / n), size=min(block, n_resamples - done)) @ table
-            for done in range(0, n_resamples, block)
-        ]
-    )
+    block, even = max(1, _BLOCK // n), np.full(n, 1 / n)
+    sizes = [min(block, n_resamples - done) for done in range(0, n_resamples, block)]
+    return np.concatenate([rng.multinomial(n, even, size=size) @ table for size in sizes])
 
 
 def resample(
@@ -500,9 +493,7 @@ class Evaluation:
 
     def summary(self) -> list[tuple[str, str, str]]:
         """Rows (score, value, interval or nothing) for a terminal."""
-        names = ["token_accuracy", "sequence_accuracy"]
-        if self.spans is not None:
-            names += SPAN_SCORES
+        names = ["token_accuracy", "sequence_accuracy", *(SPAN_SCORES if self.spans else ())]
         intervals = {k: f"{low:.4f} to {high:.4f}" for k, (low, high) in self.intervals.items()}
         return [
             (name.replace("_", " "), f"{getattr(self, name):.4f}", intervals.get(name, ""))
@@ -519,9 +510,8 @@ class Evaluation:
         by = by or ("label" if spans is None else "type")
         one_of("by", by, ("type", "label"))
         scores = self.per_label
-        if by == "type":
-            if spans is None:
-                raise ValueError("the labels are not span tags: use by='label'.")
+        require(spans or by == "label", "the labels are not span tags: use by='label'.")
+        if spans is not None and by == "type":
             scores = (*spans.per_type, spans.micro, spans.macro, spans.weighted)
         rows = [(by, "precision", "recall", "F1", "support")]
         for s in scores:

@@ -9,9 +9,9 @@ is not convex. Algorithm 1 begins with the labelled sequences alone and raises C
 each it alternates between labels for fixed w and the convex problem in w for fixed labels, until
 the labels settle. Only that convex problem has a dual and a certificate; the whole has none.
 
-Labels y* are those of the highest score minus penalty (:mod:`.starting`) or, as printed, such as
-:func:`switch_labels` reaches. Where constraints have learned weights, these are in units of the
-score, and the penalty enters P times ``C_u/u``, as the slack does.
+Labels y* are those of the highest score minus penalty (:class:`ConstrainedLabels`) or, as printed,
+such as :func:`switch_labels` reaches. Where constraints have learned weights, these are in units
+of the score, and the penalty enters P times ``C_u/u``, as the slack does.
 """
 
 import math
@@ -25,15 +25,16 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
+from hingeline.constraints.decode import climb_with_predicates, search_by_beam
 from hingeline.constraints.penalties import Penalties, change_rule
-from hingeline.constraints.switches import commit_switch, switch_costs
+from hingeline.constraints.switches import SHARE, commit_switch, switch_costs
 from hingeline.core.blocks import WorkingSet, fill_gram, plane
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale
 from hingeline.core.primitives import PART, Workers, plane_loss, plane_sqdist, truth
 from hingeline.core.results import DualMemory, Result
 from hingeline.inference import chain
-from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_best_labels
-from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores
+from hingeline.structures.chain import ChainProblem, find_path, layout_of, moves, position_scores
+from hingeline.structures.chain_batch import decode_all
 
 NO_LABELS = np.zeros(0, dtype=np.int32)
 
@@ -98,13 +99,138 @@ class Rounds:
         return self.steps[-1]
 
 
+# Labels to start from. As printed, (8), label switching starts from the best labellings without
+# constraints. Single switches seldom lead from there to labels that keep the constraints: to move
+# the end of a segment, or to give up a second one, several labels must change at once, and the
+# first of these switches costs more than it gains. A beam search over ``C_u/u · w·f(x, y) −
+# penalty(y)``, which sees whole segments, starts much lower, with prices on labels where their
+# shares in the corpus are constrained; switching then adds what the beam leaves out, the slack and
+# the other corpus-level constraints.
+
+BEAM_WIDTH = 8  # Hypotheses of the beam.
+#: Prices of labels are changed so often in one call, by this times the logarithm of how far a share
+#: is off; shares need not be met more closely than the tolerance.
+PRICE_CHANGES = 4
+PRICE_STEP = 0.3
+SHARE_TOLERANCE = 0.002
+BEAM_FORBIDDEN = 1e13  # What a forbidden label or move costs in the beam, where it must be finite.
+
+
+@kernel
+def score_all(problem: ChainProblem, first: int, order: Array, w: Array, out: Array) -> None:
+    """Scores (tokens, labels) of the sequences ``first + i``, without transitions."""
+    start = problem.offsets[first]
+    for i in order:
+        scores = position_scores(problem, first + i, w, 0.0)
+        lo = problem.offsets[first + i] - start
+        for t in range(scores.shape[0]):
+            for k in range(problem.n_labels):
+                out[lo + t, k] = scores[t, k]
+
+
+def find_best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -> Array:
+    """Labels without loss and constraints, (8), of the sequences from number ``first`` on."""
+    n = len(problem.offsets) - 1
+    y = np.empty(problem.offsets[-1], dtype=np.int32)
+    values = np.empty(n)
+    workers.over(np.arange(first, n), decode_all, problem, PART, w, y, values)
+    return y[problem.offsets[first] :].copy()
+
+
+@dataclass
+class ConstrainedLabels:
+    """Labels by beam search under the instance constraints, and climbing under Python predicates.
+
+    The problem's sequences from number ``first`` on are labelled; ``scale`` is what a unit of score
+    is worth beside the penalties, and ``width`` the number of hypotheses of the beam.
+    """
+
+    problem: ChainProblem
+    first: int
+    w: Array
+    scale: float
+    penalties: Penalties
+    workers: Workers
+    width: int = BEAM_WIDTH
+
+    def __post_init__(self) -> None:
+        problem, first, w = self.problem, self.first, self.w
+        self.scores: Array = np.empty(self.penalties.compiled.unary.shape)
+        table = layout_of(problem)["transition"].table(w)
+        if len(problem.move_mask):
+            table = table + problem.move_mask[:, : problem.n_labels]
+        self.transitions = np.ascontiguousarray(np.maximum(self.scale * table, -BEAM_FORBIDDEN))
+        self.sequences = np.arange(len(problem.offsets) - 1 - first)
+        self.workers.over(self.sequences, score_all, problem, first, PART, w, self.scores)
+
+    def find(self, prices: Array | None = None) -> Array:
+        """The best labels found, where labels may have prices: numbers added to their scores."""
+        compiled = self.penalties.compiled
+        labels = np.zeros(len(self.scores), dtype=np.int32)
+        added = np.zeros(self.scores.shape[1]) if prices is None else prices
+        scores = np.maximum(self.scale * (self.scores + added), -BEAM_FORBIDDEN)
+
+        def search(part: Array, scratch: Array) -> None:
+            own = compiled.offsets[part[0] : part[-1] + 2]  # parts are ranges of sequences
+            tables = compiled._replace(offsets=own)
+            search_by_beam(tables, scores, self.transitions, labels, self.width)
+
+        self.workers.map(search, self.sequences)
+        if self.penalties.predicates:
+            return climb_with_predicates(self.penalties, scores, self.transitions, labels)
+        return labels
+
+    def find_with_shares(self, prices: Array) -> Array:
+        """Labels with prices such that the shares of labels in the corpus are as asked for.
+
+        To mend a share whole segments must be relabelled, in the sequences where that costs least;
+        single switches cannot. A price on a label does: the multipliers of the corpus-level
+        :class:`~hingeline.constraints.Share` constraints. The search starts from ``prices``
+        (labels,), where it writes what it ends with, and returns, of all labels met, those of the
+        highest score minus penalty, corpus constraints included.
+        """
+        compiled = self.penalties.compiled
+        asked = (compiled.corpus_kind == SHARE) & (compiled.corpus_price[:, 1] > 0.0)
+        shares = [
+            (compiled.member[compiled.corpus_target[j]] != 0, *compiled.corpus_bounds[j])
+            for j in np.flatnonzero(asked)
+        ]
+        best = labels = self.find(prices)
+        if not shares:
+            return best
+        value = self.value(best)
+        for _ in range(PRICE_CHANGES):
+            found = np.bincount(labels, minlength=len(prices)) / len(labels)
+            step = np.zeros(len(prices))
+            for member, low, high in shares:
+                share = found[member].sum()
+                wanted = min(max(share, low), high)
+                if abs(wanted - share) > SHARE_TOLERANCE:
+                    step[member] += np.log((wanted + SHARE_TOLERANCE) / (share + SHARE_TOLERANCE))
+            if not step.any():
+                break
+            prices += PRICE_STEP * step
+            labels = self.find(prices)
+            reached = self.value(labels)
+            if reached > value:
+                best, value = labels, reached
+        return best
+
+    def value(self, labels: Array) -> float:
+        """Score minus penalty, without prices."""
+        moves = self.transitions[labels[:-1], labels[1:]]
+        moves[self.penalties.compiled.offsets[1:-1] - 1] = 0.0  # from one sequence to the next
+        own = self.scale * float(self.scores[np.arange(len(labels)), labels].sum())
+        return own + float(moves.sum()) - self.penalties.total(labels)
+
+
 # Algorithm 2, constraint matching: labels by switching one at a time. For fixed weights it climbs
 # down::
 #
 #     O(y*) = C_u/u · Σ_j slack_j(y*_j) + penalty(y*),
 #     slack_j(ŷ) = max_y [w·f(x_j, y) + l(ŷ, y)] − w·f(x_j, ŷ)
 #
-# from labels of :mod:`.starting`. What is printed is put right in five places: the slack is
+# from given labels. What is printed is put right in five places: the slack is
 # ``l − w·Δf`` (line 17 has the other sign); O* is that of the labels reached, carried on after
 # every accepted switch (line 10 would compare with the start); the label is restored after each
 # trial; the limit counts switches, not positions; and a switch must lower O* by more than rounding.
@@ -212,12 +338,12 @@ def sweep_labels(
 
 
 @kernel
-def fill_slacks(problem: ChainProblem, first: int, order: Array, w: Array, slack: Array) -> None:
-    """``slack[i]`` of the sequences ``first + i``, i in ``order``, for the problem's labels."""
+def fill_slacks(problem: ChainProblem, order: Array, w: Array, slack: Array) -> None:
+    """``slack[i]`` of the sequences i in ``order``, for the problem's labels."""
     A = moves(problem, w)
     for i in order:
-        y = problem.labels[problem.offsets[first + i] : problem.offsets[first + i + 1]]
-        scores = position_scores(problem, first + i, w, 1.0)  # y itself has no loss
+        y = problem.labels[problem.offsets[i] : problem.offsets[i + 1]]
+        scores = position_scores(problem, i, w, 1.0)  # y itself has no loss
         score = chain.path_score(scores, A, y)  # before decoding, which overwrites the scores
         slack[i] = max(find_path(problem, scores, A, np.empty_like(y)) - score, 0.0)
 
@@ -226,9 +352,9 @@ def measure_slacks(
     problem: ChainProblem, first: int, stop: int, w: Array, workers: Workers
 ) -> Array:
     """Slack of the sequences ``first ≤ i < stop`` for the problem's own labels."""
-    slack = np.empty(stop - first)
-    workers.over(np.arange(stop - first), fill_slacks, problem, first, PART, w, slack)
-    return slack
+    slack = np.empty(stop)
+    workers.over(np.arange(first, stop), fill_slacks, problem, PART, w, slack)
+    return slack[first:]
 
 
 def switch_labels(
@@ -340,7 +466,7 @@ class Annealing:
     """
 
     settings: Any
-    data: PartlyLabelled
+    data: Any  # PartlyLabelled
     penalties: Penalties
     workers: Workers
     rng: np.random.Generator

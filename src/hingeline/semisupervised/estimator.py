@@ -4,25 +4,175 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, effective_n_jobs, one_of, positive, require, warn
+from hingeline import _checks as checks
+from hingeline._checks import Array, one_of, positive, require, warn
 from hingeline.constraints.base import InstanceConstraint
 from hingeline.constraints.penalties import Penalties, as_constraints, learn_constraints
+from hingeline.core.blocks import spread
 from hingeline.core.primitives import Workers
-from hingeline.estimators.chain import ChainSSVM
-from hingeline.semisupervised.annealing import Annealing, AnnealingStep, choose_by_violations
-from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_words, prepare
+from hingeline.estimators.allowed import choose_scheme
+from hingeline.estimators.chain import ChainSSVM, scale_C
+from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
+from hingeline.features.tables import TokenTable
+from hingeline.semisupervised.annealing import (
+    Annealing,
+    AnnealingStep,
+    ConstrainedLabels,
+    choose_by_violations,
+)
 
 NO_GAP = (
     "weights and labels together are not a convex problem, which has no certificate; that of the "
     "weights for fixed labels is base_.duality_gap_ after a fit"
 )
+
+
+@dataclass
+class PartlyLabelled:
+    """Encoded sequences, those with labels first."""
+
+    model: Any  # knows its encoder, classes and scheme by now
+    order: Array  # numbers of the sequences as the caller counts them
+    first: int  # how many are labelled
+    matrix: sp.csr_matrix
+    offsets: Array
+    labels: Array  # of the labelled tokens
+    weights: Array  # of the labelled sequences
+    seen: list[list[Any]]  # what constraints see of the sequences
+
+    @property
+    def n(self) -> int:
+        """Number of sequences."""
+        return len(self.order)
+
+    @property
+    def words(self) -> list[list[Any]]:
+        """What constraints see of the unlabelled sequences."""
+        return self.seen[self.first :]
+
+    def make_problem(self, lo: int, hi: int) -> Any:
+        """The sequences ``lo ≤ i < hi``; unlabelled tokens have label 0 for the time being."""
+        a, b = int(self.offsets[lo]), int(self.offsets[hi])
+        padded = np.zeros(b - a, dtype=np.int32)
+        known = self.labels[a:b]
+        padded[: len(known)] = known
+        model = self.model
+        if isinstance(getattr(model, "class_weight", None), str):
+            # Balance what is labelled, not what is to be labelled.
+            model, classes = copy(model), model.classes_.tolist()
+            found = checks.check_class_weight(model.class_weight, classes, self.labels)
+            model.class_weight = dict(zip(classes, found.tolist(), strict=True))
+        tokens = model._with_constant(self.matrix[a:b])
+        return model._make(tokens, self.offsets[lo : hi + 1] - a, padded)
+
+    def restore_order(self, labels: Array) -> list[Array]:
+        """Labels of all sequences in the caller's order, for those of the unlabelled tokens."""
+        numbers = np.concatenate([self.labels, labels])
+        parts = np.split(self.model.classes_[numbers], self.offsets[1:-1])
+        return [parts[place] for place in np.argsort(self.order)]
+
+
+def prepare(
+    model: Any, X: Any, y: Any, lengths: Any, sample_weight: Any, words: Any, classes: Any
+) -> PartlyLabelled:
+    """Fit the model's encoder on all sequences, find the classes, and put labelled ones first."""
+    encoder, matrix, offsets = learn_tokens(model.features, X, lengths)
+    known, flat = split_labels(y, offsets, lengths)
+    require(flat, "y is None for all sequences: at least one must be labelled to begin from.")
+    order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
+    first = int(known.sum())
+    if model.C == "scale":
+        model.C = scale_C(matrix.data, matrix.indptr, False)
+    model.encoder_ = encoder
+    model.n_features_in_ = matrix.shape[1]
+    declared = [] if classes is None else plain_labels(classes)
+    model.classes_, index = find_classes([*declared, *flat])
+    labels = number_labels(flat, index)
+    sizes = np.diff(offsets)[order]
+    rows, inner = spread(offsets[:-1][order], sizes), np.cumsum([0, *sizes], dtype=np.int64)
+    model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
+    weights = checks.check_sample_weight(sample_weight, len(known))[order[:first]]
+    seen = find_words(X, words, order, offsets)
+    return PartlyLabelled(model, order, first, matrix[rows], inner, labels, weights, seen)
+
+
+def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]]:
+    """Which sequences have labels, and the labels of these, one after the other.
+
+    A sequence without labels is None in y, or None for each of its tokens where y is flat.
+    """
+    if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
+        what = "y must be a list of label sequences with None for unlabelled ones"
+        raise TypeError(f"{what}, got {type(y).__name__}.")
+    n = len(offsets) - 1
+    parts = list(y)
+    nested = len(parts) == n and all(part is None or checks.is_list(part) for part in parts)
+    if lengths is not None and not nested:
+        flat = plain_labels(y)
+        if len(flat) != offsets[-1]:
+            what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
+            raise ValueError(f"{what}: one label per row, None for those of unlabelled sequences.")
+        parts = [flat[lo:hi] for lo, hi in pairwise(offsets.tolist())]
+    text = f"X has {n} sequences and y has {len(parts)}: they must have one length."
+    require(len(parts) == n, text)
+    known = np.zeros(n, dtype=bool)
+    labels: list[Any] = []
+    for i, (part, size) in enumerate(zip(parts, np.diff(offsets).tolist(), strict=True)):
+        if part is None:
+            continue
+        if not checks.is_list(part):
+            raise TypeError(f"y[{i}] must be a sequence of labels or None, got {part!r}.")
+        holes = [label is None for label in part]
+        if holes and all(holes):
+            continue
+        if any(holes):
+            what = f"y[{i}] has labels for some of its tokens only (none at {holes.index(True)})"
+            raise ValueError(f"{what}: give all of them, or None for the sequence.")
+        text = f"X[{i}] has {size} tokens and y[{i}] has {len(part)} labels"
+        require(len(part) == size, f"{text}: they must have one length.")
+        known[i] = True
+        labels.extend(plain_labels(part))
+    return known, labels
+
+
+def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[Any]]:
+    """What constraints see of the chosen sequences: the words given, or those in X.
+
+    A token that is a tuple or list of strings is a row of columns, the first of which is the
+    word. Numbers have no words: None stands for each.
+    """
+    sizes = np.diff(offsets)
+    seen: Any = X if words is None else words
+    if isinstance(seen, TokenTable):
+        seen = seen.sentences(0)
+    if words is not None:
+        text = f"words must have one list of words for each of the {len(sizes)} sequences of X."
+        require(hasattr(seen, "__len__") and len(seen) == len(sizes), text)
+        for i in chosen.tolist():
+            text = f"words[{i}] has {len(seen[i])} words, but X[{i}] has {sizes[i]} tokens."
+            require(len(seen[i]) == sizes[i], text)
+    elif (
+        not isinstance(seen, (list, tuple))
+        or len(seen) != len(sizes)
+        or sp.issparse(seen[0])
+        or (isinstance(seen[0], np.ndarray) and seen[0].dtype.kind not in "OU")
+    ):
+        return [[None] * int(sizes[i]) for i in chosen.tolist()]
+
+    def word(token: Any) -> Any:
+        is_row = isinstance(token, (tuple, list)) and token and isinstance(token[0], str)
+        return token[0] if is_row else token
+
+    return [[word(token) for token in seen[i]] for i in chosen.tolist()]
 
 
 @dataclass(eq=False, repr=False)
@@ -255,7 +405,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         penalties = Penalties(self.constraints_, data.words, model.classes_.tolist())
         text = "label switching knows no Python predicates: leave them out, or set max_sweeps=0."
         require(not (penalties.predicates and self.max_sweeps), text)
-        with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
+        with Workers(checks.effective_n_jobs(model.n_jobs), 0) as workers:
             rng = np.random.default_rng(seed)
             path = Annealing(self, data, penalties, workers, rng, dev).run(schedule)
         select = self.select or ("violations" if dev is None else "dev")
@@ -325,7 +475,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         rules = as_constraints(getattr(self, "constraints_", self.constraints))
         rules = [rule for rule in rules if isinstance(rule, InstanceConstraint)]
         penalties = Penalties(rules, seen, self.classes_.tolist(), unknown="ignore")
-        with Workers(effective_n_jobs(self.base_.n_jobs), 0) as workers:
+        with Workers(checks.effective_n_jobs(self.base_.n_jobs), 0) as workers:
             search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
             numbers = search.find()
         return np.split(self.classes_[numbers], problem.offsets[1:-1])

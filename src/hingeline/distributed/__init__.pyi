@@ -1,1 +1,0 @@
-from hingeline.distributed.fit import fit_blocks as fit_blocks
