@@ -19,7 +19,7 @@ evenly.
 
 Messages are float32, laid out by :class:`hingeline.structures.graph_blocks.Blocks`. In a visit the
 scores ``θ_c − Σ_v δ_cv`` of all factors stand in tables one after the other, and follow the
-messages. :mod:`hingeline.inference.messages` descends on the same dual for one set of scores in
+messages. :mod:`hingeline.inference.relaxation` descends on the same dual for one set of scores in
 full precision, and hands on more at each factor: what it leaves is a better bound, and what is left
 here is kept from pass to pass.
 """
