@@ -13,7 +13,6 @@ import scipy.sparse as sp
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, prefetch
 from hingeline._simd import largest, rows_add, rows_add_few, rows_dot
-from hingeline.core import primitives
 from hingeline.core.primitives import Compiled, Layout, pad_row, put_product, register, stack_blocks
 
 FAR = 65536  # Weight vectors longer than this do not stay in a core's own cache.
@@ -317,8 +316,4 @@ def all_prefetch(problem: MulticlassProblem, i: int, j: int, w: Array) -> None:
                 prefetch(w, first + k)
 
 
-# The functions above that have the names of primitives.
-register(
-    MulticlassProblem,
-    **{name: own for name, own in vars().items() if name in primitives.PRIMITIVES},
-)
+register(MulticlassProblem, vars())
