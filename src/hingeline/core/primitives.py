@@ -207,17 +207,22 @@ DEFAULTS: dict[str, Callable[..., Any]] = {
 
 
 @helper
-def sum_up(
-    columns: Array, amounts: Array, first: int, count: int, column: int, amount: float
+def shift_amount(
+    columns: Array, amounts: Array, first: int, count: int, to: int, source: int, amount: float
 ) -> int:
-    """Add an amount to its column, one of those from ``first`` on, or new; how many there are."""
-    k = first
-    while k < count and columns[k] != column:
-        k += 1
-    if k == count:
-        columns[k], amounts[k] = column, 0.0
-    amounts[k] += amount
-    return max(count, k + 1)
+    """Add an amount to a column and take it from another; how many there are.
+
+    They are among the columns from ``first`` on, or new.
+    """
+    for column, change in ((to, amount), (source, -amount)):
+        k = first
+        while k < count and columns[k] != column:
+            k += 1
+        if k == count:
+            columns[k], amounts[k] = column, 0.0
+            count += 1
+        amounts[k] += change
+    return count
 
 
 @helper
@@ -490,6 +495,7 @@ class Workers:
             future.result()
 
 
+@helper
 def pad_row(n: int) -> int:
     """Length of a row of n weights: the next multiple of four, one vector of doubles."""
     return (n + 3) // 4 * 4

@@ -25,8 +25,8 @@ from hingeline.core.primitives import (
     put_product,
     register,
     rows_sqdist,
+    shift_amount,
     stack_blocks,
-    sum_up,
 )
 from hingeline.inference.chain import (
     MANY_LABELS,
@@ -107,14 +107,6 @@ def layout_of(problem: ChainProblem) -> Layout:
 
 
 @helper
-def emission(problem: ChainProblem, w: Array) -> Array:
-    """``E[feature, label]``, a view."""
-    d = problem.n_features
-    s = problem.stride
-    return w[: d * s].reshape((d, s))
-
-
-@helper
 def transition(problem: ChainProblem, w: Array) -> Array:
     """``A[from, to]``, a view."""
     d = problem.n_features
@@ -126,11 +118,10 @@ def transition(problem: ChainProblem, w: Array) -> Array:
 def compile_problem(problem: ChainProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
     masked = len(problem.end_masks) + len(problem.move_mask) + len(problem.token_mask) > 0
-    size = layout_of(problem).size
     return Compiled(
         problem,
         lengths=np.diff(problem.offsets),
-        n_weights=size,
+        n_weights=layout_of(problem).size,
         scratch_size=int(problem.n_features + problem.n_labels * problem.stride),
         stretch=None if masked or isinstance(problem, ZeroOneChain) else stretch,
         truths=problem.labels,
@@ -297,20 +288,6 @@ _for_plain(_score_labels, _score_whole_row)
 
 
 @helper
-def _collect(labels: Array, ys: Array, t: int, row: Array, A: Array, out: Array) -> None:
-    """Add what position t and the move into it contribute to the score of every plane."""
-    a = labels[t]
-    for j in range(ys.shape[0]):
-        b = ys[j, t]
-        if b != a:
-            out[j] += row[a] - row[b]
-            if t > 0:
-                out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
-        elif t > 0 and ys[j, t - 1] != labels[t - 1]:
-            out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
-
-
-@helper
 def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes."""
     lo = problem.offsets[i]
@@ -327,7 +304,13 @@ def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array)
         if differs[t]:
             _score_labels(problem, lo, t, ys, w, row)
         if differs[t] or (t > 0 and differs[t - 1]):
-            _collect(labels, ys, t, row, A, out)
+            a = labels[t]
+            for j in range(m):
+                b = ys[j, t]
+                if b != a:
+                    out[j] += row[a] - row[b]
+                if t > 0 and (b != a or ys[j, t - 1] != labels[t - 1]):
+                    out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
     if problem.boundary == 1:
         at = (problem.n_features + problem.n_labels) * stride
         for j in range(m):
@@ -407,17 +390,15 @@ def planes_list(
         first = count
         for j in range(m):
             if ys[j, t] != labels[t] or ys[j, t - 1] != labels[t - 1]:
-                for a, b, step in (
-                    (labels[t - 1], labels[t], steps[j]),
-                    (ys[j, t - 1], ys[j, t], -steps[j]),
-                ):
-                    count = sum_up(columns, amounts, first, count, a * stride + b, step)
+                to = labels[t - 1] * stride + labels[t]
+                source = ys[j, t - 1] * stride + ys[j, t]
+                count = shift_amount(columns, amounts, first, count, to, source, steps[j])
     if problem.boundary == 1:
         for end, t in ((problem.n_labels, 0), (problem.n_labels + 1, length - 1)):
             first = count
             for j in range(m):
-                for b, step in ((labels[t], steps[j]), (ys[j, t], -steps[j])):
-                    count = sum_up(columns, amounts, first, count, end * stride + b, step)
+                to, source = end * stride + labels[t], end * stride + ys[j, t]
+                count = shift_amount(columns, amounts, first, count, to, source, steps[j])
     size = (0, 0)
     if count > 0:
         table = (np.full(1, problem.n_features), np.ones(1), (0, 1, stride))
@@ -426,8 +407,7 @@ def planes_list(
         count = 0
         for j in range(m):
             if ys[j, t] != labels[t]:
-                for b, step in ((labels[t], steps[j]), (ys[j, t], -steps[j])):
-                    count = sum_up(columns, amounts, 0, count, b, step)
+                count = shift_amount(columns, amounts, 0, count, labels[t], ys[j, t], steps[j])
         if count > 0:
             span = (problem.indptr[lo + t], problem.indptr[lo + t + 1], stride)
             row = (problem.indices, problem.values, span, columns, amounts, count)
@@ -479,16 +459,12 @@ def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) 
     lo, hi = problem.offsets[i], problem.offsets[i + 1]
     stride = problem.stride
     scores = np.empty((hi - lo, stride))
-    gather_rows(
-        problem.indptr, problem.indices, problem.values, lo, hi, emission(problem, w), scores
-    )
+    gather_rows(problem.indptr, problem.indices, problem.values, lo, hi, w, scores)
     if problem.boundary == 1:
         at = (problem.n_features + problem.n_labels) * stride
-        start = w[at : at + stride]
-        end = w[at + stride : at + 2 * stride]
         for k in range(stride):
-            scores[0, k] += start[k]
-            scores[hi - lo - 1, k] += end[k]
+            scores[0, k] += w[at + k]
+            scores[hi - lo - 1, k] += w[at + stride + k]
     if loss_scale != 0.0:
         for t in range(hi - lo):
             row = problem.cost[problem.labels[lo + t]]
@@ -531,7 +507,6 @@ def plane_loss(problem: ChainProblem, i: int, y: Array) -> float:
 def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
     lo = problem.offsets[i]
     length = y.shape[0]
-    E = emission(problem, w)
     A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
     total = 0.0
@@ -542,8 +517,8 @@ def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
         differs = a != b
         if differs:
             for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                row = E[problem.indices[p]]
-                total += problem.values[p] * (row[a] - row[b])
+                at = problem.indices[p] * problem.stride
+                total += problem.values[p] * (w[at + a] - w[at + b])
         if t > 0 and (differs or changed):
             total += A[labels[t - 1], a] - A[y[t - 1], b]
         changed = differs
@@ -559,7 +534,6 @@ def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
 def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) -> None:
     lo = problem.offsets[i]
     length = y.shape[0]
-    E = emission(problem, w)
     A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
     changed = False
@@ -569,10 +543,10 @@ def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) ->
         differs = a != b
         if differs:
             for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                row = E[problem.indices[p]]
+                at = problem.indices[p] * problem.stride
                 v = step * problem.values[p]
-                row[a] += v
-                row[b] -= v
+                w[at + a] += v
+                w[at + b] -= v
         if t > 0 and (differs or changed):
             A[labels[t - 1], a] += step
             A[y[t - 1], b] -= step
@@ -592,14 +566,9 @@ def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Arra
     lo, hi = problem.offsets[i], problem.offsets[i + 1]
     best = np.empty(hi - lo + 1)
     ys = np.empty((hi - lo + 1, hi - lo), dtype=np.int32)
-    max_sum_by_errors(
-        position_scores(problem, i, w, 0.0),
-        moves(problem, w),
-        problem.n_labels,
-        problem.labels[lo:hi],
-        best,
-        ys,
-    )
+    scores = position_scores(problem, i, w, 0.0)
+    gold = problem.labels[lo:hi]
+    max_sum_by_errors(scores, moves(problem, w), problem.n_labels, gold, best, ys)
     unit = problem.cost[0, 1] if problem.n_labels > 1 else 1.0
     losses = np.empty(hi - lo + 1)
     count = 0

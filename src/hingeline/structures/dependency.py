@@ -26,7 +26,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper
 from hingeline._simd import rows_dot
-from hingeline.core.primitives import Block, Compiled, Layout, pad_row, register, sum_up
+from hingeline.core.primitives import Block, Compiled, Layout, pad_row, register, shift_amount
 from hingeline.inference.dependencies import find_projective_tree, find_tree
 
 COLUMNS = 8  # of the table of arcs: one line of a cache
@@ -334,11 +334,10 @@ def planes_add(problem: DependencyProblem, i: int, ys: Array, steps: Array, w: A
     places = np.empty(most_places(problem), dtype=np.int64)
     arcs, amounts = np.empty(ys.shape[0] + 1, dtype=np.int64), np.empty(ys.shape[0] + 1)
     for t in range(ys.shape[1]):
-        count = 0
+        count, gold = 0, problem.labels[lo + t]
         for j in range(ys.shape[0]):
-            if ys[j, t] != problem.labels[lo + t] and steps[j] != 0.0:
-                for y, step in ((problem.labels[lo + t], steps[j]), (ys[j, t], -steps[j])):
-                    count = sum_up(arcs, amounts, 0, count, y, step)
+            if ys[j, t] != gold and steps[j] != 0.0:
+                count = shift_amount(arcs, amounts, 0, count, gold, ys[j, t], steps[j])
         for k in range(count):
             own = list_arc(problem, i, t + 1, arcs[k] // problem.n_labels, places)
             for p in range(own):

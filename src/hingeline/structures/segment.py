@@ -199,14 +199,9 @@ def make_problem(
 
 
 @helper
-def _row_size(problem: SegmentProblem) -> int:
-    return (ROLES * problem.n_labels + 3) // 4 * 4
-
-
-@helper
 def _tail(problem: SegmentProblem, w: Array) -> Array:
     """The weights behind those of tokens, a view."""
-    return w[problem.n_features * _row_size(problem) :]
+    return w[problem.n_features * pad_row(ROLES * problem.n_labels) :]
 
 
 @helper
@@ -346,7 +341,7 @@ def _truth_of(problem: SegmentProblem, i: int, length: int) -> Array:
 @helper
 def planes_score(problem: SegmentProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes: the weights of a token's features are summed once for all."""
-    lo, size = problem.offsets[i], _row_size(problem)
+    lo, size = problem.offsets[i], pad_row(ROLES * problem.n_labels)
     m, length = ys.shape
     gold = _truth_of(problem, i, length)
     places = np.empty(_most_places(problem, i, length), dtype=np.int64)
@@ -375,7 +370,7 @@ def planes_score(problem: SegmentProblem, i: int, ys: Array, w: Array, out: Arra
 @helper
 def planes_add(problem: SegmentProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
     """``w += Σ_j steps_j·Δf(y_j)``: changes of one token are summed, then spread."""
-    lo, size = problem.offsets[i], _row_size(problem)
+    lo, size = problem.offsets[i], pad_row(ROLES * problem.n_labels)
     m, length = ys.shape
     gold = _truth_of(problem, i, length)
     places = np.empty(_most_places(problem, i, length), dtype=np.int64)
@@ -512,11 +507,10 @@ def score_segments(
 ) -> tuple[SegmentScores, float]:
     """The scores of all segments of sequence i with the scaled loss, and what is left of that."""
     lo, hi = problem.offsets[i], problem.offsets[i + 1]
-    m, stride, size = problem.n_labels, problem.stride, _row_size(problem)
+    m, stride, size = problem.n_labels, problem.stride, pad_row(ROLES * problem.n_labels)
     length = hi - lo
     rows = np.empty((length, size))
-    table = w[: problem.n_features * size].reshape((problem.n_features, size))
-    gather_rows(problem.indptr, problem.indices, problem.values, lo, hi, table, rows)
+    gather_rows(problem.indptr, problem.indices, problem.values, lo, hi, w, rows)
     inside = np.zeros((length, stride))
     first = np.zeros((length, stride))
     last = np.zeros((length, stride))
