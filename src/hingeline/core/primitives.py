@@ -270,11 +270,13 @@ GRAM_LENGTH = 128
 GRAM_OF_LONG = 32
 
 
-def place_products(offsets: Array, cache_mb: float) -> dict[str, Array]:
-    """Room for products of tokens with those before them, as far as memory goes, and where.
+def lay_out_tokens(
+    indptr: Array, indices: Array, values: Array, offsets: Array, labels: Array, cache_mb: float
+) -> dict[str, Array]:
+    """Fields of a problem over sequences of tokens: a CSR matrix, its sequences, and products.
 
-    ``x_s·x_t`` is at ``gram_row[s] + t`` of ``token_gram``, NaN where not yet computed; −1: s has
-    no row.
+    ``x_s·x_t`` has its place at ``gram_row[s] + t`` of ``token_gram``, NaN where not yet computed,
+    for tokens t before s, as far as memory goes; −1: s has no row.
     """
     lengths = np.diff(offsets)
     tokens = np.arange(offsets[-1])
@@ -283,7 +285,15 @@ def place_products(offsets: Array, cache_mb: float) -> dict[str, Array]:
     ends = np.cumsum(np.minimum(before + 1, np.repeat(most, lengths)))
     kept = ends * 8 <= cache_mb * 2**20
     room = np.full(int(ends[kept].max(initial=0)), np.nan)
-    return {"token_gram": room, "gram_row": np.where(kept, ends - 1 - tokens, -1)}
+    return {
+        "indptr": np.ascontiguousarray(indptr, dtype=np.int64),
+        "indices": np.ascontiguousarray(indices, dtype=np.int32),
+        "values": np.ascontiguousarray(values),
+        "offsets": np.ascontiguousarray(offsets, dtype=np.int64),
+        "labels": np.ascontiguousarray(labels, dtype=np.int32),
+        "token_gram": room,
+        "gram_row": np.where(kept, ends - 1 - tokens, -1),
+    }
 
 
 @helper

@@ -19,9 +19,9 @@ from hingeline._simd import copy, list_some, rows_add, rows_add_few, rows_dot, r
 from hingeline.core.primitives import (
     Compiled,
     Layout,
+    lay_out_tokens,
     list_differences,
     pad_row,
-    place_products,
     put_product,
     register,
     rows_sqdist,
@@ -160,13 +160,8 @@ def make_problem(
     padded_cost[:, :n_labels] = cost
     kind = PlainChain if stride < LONG_ROW else ChainProblem
     return (ZeroOneChain if cost[0, 0] > 0.0 else kind)(
-        indptr=np.ascontiguousarray(indptr, dtype=np.int64),
-        indices=np.ascontiguousarray(indices, dtype=np.int32),
-        values=np.ascontiguousarray(values),
-        offsets=np.ascontiguousarray(offsets, dtype=np.int64),
-        labels=np.ascontiguousarray(labels, dtype=np.int32),
+        **lay_out_tokens(indptr, indices, values, offsets, labels, cache_mb),
         cost=padded_cost,
-        **place_products(offsets, cache_mb),
         end_masks=np.zeros((0, stride)),
         move_mask=np.zeros((0, stride)),
         token_mask=np.zeros((0, stride)),
