@@ -304,7 +304,9 @@ def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array)
                 b = ys[j, t]
                 if b != a:
                     out[j] += row[a] - row[b]
-                if t > 0 and (b != a or ys[j, t - 1] != labels[t - 1]):
+                    if t > 0:
+                        out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
+                elif t > 0 and ys[j, t - 1] != labels[t - 1]:
                     out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
     if problem.boundary == 1:
         at = (problem.n_features + problem.n_labels) * stride
