@@ -19,8 +19,8 @@ TABLE = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 @kernel
-def gather_rows(indptr, indices, values, lo, hi, W, out):
-    viterbi.gather_rows(indptr, indices, values, lo, hi, W, out)
+def gather_rows(indptr, indices, values, lo, hi, w, out):
+    viterbi.gather_rows(indptr, indices, values, lo, hi, w, out)
 
 
 @kernel
@@ -111,7 +111,7 @@ def test_gather_rows_is_a_matrix_product(way, dtype):
         np.add.at(dense[t], indices[indptr[t] : indptr[t + 1]], values[indptr[t] : indptr[t + 1]])
     for lo, hi in [(0, 10), (3, 4), (5, 9), (2, 2)]:
         out = np.full((hi - lo, stride), np.nan)
-        gather(indptr, indices, values, lo, hi, W, out)
+        gather(indptr, indices, values, lo, hi, W.ravel(), out)
         np.testing.assert_allclose(out, dense[lo:hi] @ W, rtol=1e-12, atol=1e-12)
 
 
@@ -125,7 +125,7 @@ def test_gather_rows_sums_a_feature_that_occurs_twice(way):
         np.array([1.0, 2.0, 3.0, 4.0, 5.0]),
         0,
         1,
-        W,
+        W.ravel(),
         out,
     )
     np.testing.assert_array_equal(out[0], 7.0 * W[0] + 8.0 * W[1])

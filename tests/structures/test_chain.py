@@ -194,7 +194,7 @@ def test_rows_are_padded_to_whole_vectors():
 
 
 def test_token_tables_do_not_overlap_and_keep_to_their_budget():
-    lengths = np.array([3, chain.GRAM_LENGTH + 1, 1, chain.GRAM_LENGTH, 2])
+    lengths = np.array([3, base.GRAM_LENGTH + 1, 1, base.GRAM_LENGTH, 2])
     tokens = int(lengths.sum())
     parts = (
         np.arange(tokens + 1),
@@ -209,7 +209,7 @@ def test_token_tables_do_not_overlap_and_keep_to_their_budget():
     problem = chain.make_problem(*parts)
     owner = np.zeros(len(problem.token_gram), dtype=int)
     for lo, length in zip(parts[3], lengths, strict=False):
-        most = chain.GRAM_LENGTH if length <= chain.GRAM_LENGTH else chain.GRAM_OF_LONG
+        most = base.GRAM_LENGTH if length <= base.GRAM_LENGTH else base.GRAM_OF_LONG
         for s in range(lo, lo + length):
             owner[problem.gram_row[s] + np.arange(max(lo, s + 1 - most), s + 1)] += 1
     assert (owner == 1).all()
@@ -418,7 +418,7 @@ def test_the_token_table_holds_inner_products():
 
 def test_a_long_chain_scatters_where_tokens_are_far_apart():
     rng = np.random.default_rng(5)
-    T, L, d = chain.GRAM_LENGTH + 10, 3, 4
+    T, L, d = base.GRAM_LENGTH + 10, 3, 4
     x = rng.normal(size=(T, d)) * (rng.random((T, d)) < 0.5)
     rows = sparse.csr_array(x)
     labels = rng.integers(L, size=T)
@@ -428,7 +428,7 @@ def test_a_long_chain_scatters_where_tokens_are_far_apart():
     scratch = np.zeros(chain.compile_problem(problem).scratch_size)
     z = problem.labels.copy()
     # Anywhere; within the reach of a token's row, and just outside it.
-    reach = chain.GRAM_OF_LONG
+    reach = base.GRAM_OF_LONG
     for wrong in (
         np.arange(T),
         np.arange(0),

@@ -8,7 +8,7 @@ structure, and machine code is found again on disk in the next process.
 With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 
 ``output_length(problem, i)``
-    length of the int vector that is an output of example i
+    length of the int vector that is an output of example i; by default from ``problem.offsets``
 ``decode(problem, i, w, loss_scale, y_out)``
     ``max_y w·f(x_i, y) + loss_scale·l_i(y)``; the maximiser is written to ``y_out``
 ``decode_excess(problem, i, w, loss_scale, y_out)``
@@ -19,17 +19,21 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 ``plane_add(problem, i, y, step, w)``
     ``w += step·Δf_i(y)``; nothing at all for the true output: what would cancel is not added
 ``planes_score(problem, i, ys, w, out)`` and ``planes_add(problem, i, ys, steps, w)``
-    optional: the same for all planes of an example at once, where they can share work
+    the same for all planes of an example at once, where they can share work; a structure needs
+    either these two or those for one plane
 ``planes_list(problem, i, ys, steps, code, values)``
     optional: what ``planes_add`` adds, as products (:class:`hingeline.core.blocks.Changes`) by
     :func:`put_product`; words and values that they take, written as far as there is room; −1 words:
     they cannot be listed
 ``plane_sqdist(problem, i, y, z, scratch)``
     ``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after
+``has_column(problem, a, column)`` and ``count_shared(problem, a, b)``
+    for :func:`rows_sqdist`: whether label a has a column of the table of tokens, and how many the
+    labels a and b both have; by default labels are columns
 ``plane_loss(problem, i, y)``
     ``l_i(y)``
 ``truth(problem, i, y_out)``
-    writes ``y_i``
+    writes ``y_i``; by default from ``problem.labels``
 ``decode_by_loss(problem, i, w)``
     optional: for every loss value that occurs, that value and the best-scoring output with it, as
     two arrays; what slack rescaling and the square-root loss need
@@ -63,6 +67,7 @@ import numpy as np
 
 from hingeline._checks import Array, effective_n_jobs
 from hingeline._jit import by_class, helper
+from hingeline._simd import copy
 
 #: Spare entries behind vectors over all outputs, so that kernels may work in whole vectors.
 PADDING = 8
@@ -71,8 +76,14 @@ PRIMITIVES: list[str] = []
 _IMPLEMENTATIONS: dict[type, dict[str, Callable[..., Any]]] = {}
 
 
-def register(problem_type: type, **primitives: Callable[..., Any]) -> None:
-    """Tell the kernels how the problems of one type are decoded, scored and added."""
+def register(
+    problem_type: type, scope: Mapping[str, Any] | None = None, **primitives: Callable[..., Any]
+) -> None:
+    """Tell the kernels how the problems of one type are decoded, scored and added.
+
+    Of a ``scope``, what has the name of a primitive is one.
+    """
+    primitives = {k: own for k, own in (scope or {}).items() if k in PRIMITIVES} | primitives
     unknown = set(primitives) - set(PRIMITIVES)
     if unknown:
         raise TypeError(f"unknown primitives {sorted(unknown)}; known are {list(PRIMITIVES)}")
@@ -105,6 +116,8 @@ planes_score = _primitive("planes_score")
 planes_add = _primitive("planes_add")
 planes_list = _primitive("planes_list")
 plane_sqdist = _primitive("plane_sqdist")
+has_column = _primitive("has_column")
+count_shared = _primitive("count_shared")
 plane_loss = _primitive("plane_loss")
 truth = _primitive("truth")
 decode_by_loss = _primitive("decode_by_loss")
@@ -118,6 +131,22 @@ all_prefetch = _primitive("all_prefetch")
 all_curvature = _primitive("all_curvature")
 
 
+def _length_of_stretch(problem: Any, i: int) -> int:
+    return problem.offsets[i + 1] - problem.offsets[i]
+
+
+def _copy_labels(problem: Any, i: int, y_out: Array) -> None:
+    copy(problem.labels[problem.offsets[i] :], y_out)
+
+
+def _is_column(problem: Any, a: int, column: int) -> bool:
+    return a == column
+
+
+def _is_same(problem: Any, a: int, b: int) -> int:
+    return int(a == b)
+
+
 def _no_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     decode(problem, i, w, loss_scale, y_out)
     return 0.0
@@ -127,6 +156,16 @@ def _no_list(
     problem: Any, i: int, ys: Array, steps: Array, code: Array, values: Array
 ) -> tuple[int, int]:
     return -1, 0
+
+
+def _score_alone(problem: Any, i: int, y: Array, w: Array) -> float:
+    out = np.empty(1)
+    planes_score(problem, i, y.reshape((1, y.shape[0])), w, out)
+    return out[0]
+
+
+def _add_alone(problem: Any, i: int, y: Array, step: float, w: Array) -> None:
+    planes_add(problem, i, y.reshape((1, y.shape[0])), np.full(1, step), w)
 
 
 def _score_each(problem: Any, i: int, ys: Array, w: Array, out: Array) -> None:
@@ -152,6 +191,12 @@ def _no_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> in
 
 
 DEFAULTS: dict[str, Callable[..., Any]] = {
+    "output_length": _length_of_stretch,
+    "truth": _copy_labels,
+    "has_column": _is_column,
+    "count_shared": _is_same,
+    "plane_score": _score_alone,
+    "plane_add": _add_alone,
     "decode_excess": _no_excess,
     "planes_score": _score_each,
     "planes_add": _add_each,
@@ -159,6 +204,25 @@ DEFAULTS: dict[str, Callable[..., Any]] = {
     "decode_by_loss": _no_losses,
     "decode_best": _no_best,
 }
+
+
+@helper
+def shift_amount(
+    columns: Array, amounts: Array, first: int, count: int, to: int, source: int, amount: float
+) -> int:
+    """Add an amount to a column and take it from another; how many there are.
+
+    They are among the columns from ``first`` on, or new.
+    """
+    for column, change in ((to, amount), (source, -amount)):
+        k = first
+        while k < count and columns[k] != column:
+            k += 1
+        if k == count:
+            columns[k], amounts[k] = column, 0.0
+            count += 1
+        amounts[k] += change
+    return count
 
 
 @helper
@@ -195,6 +259,152 @@ def put_product(
             if not ones:
                 values[v + count + p - lo] = x[p]
     return next_at, next_v
+
+
+# Distances of outputs that put rows of one CSR matrix, the tokens, into columns of a table.
+# Products of tokens are computed when they are first wanted, and kept.
+
+#: Tokens keep their inner products with so many before them (Gram table); with fewer where
+#: sequences are longer than this, because their planes seldom differ so far apart.
+GRAM_LENGTH = 128
+GRAM_OF_LONG = 32
+
+
+def lay_out_tokens(
+    indptr: Array, indices: Array, values: Array, offsets: Array, labels: Array, cache_mb: float
+) -> dict[str, Array]:
+    """Fields of a problem over sequences of tokens: a CSR matrix, its sequences, and products.
+
+    ``x_s·x_t`` has its place at ``gram_row[s] + t`` of ``token_gram``, NaN where not yet computed,
+    for tokens t before s, as far as memory goes; −1: s has no row.
+    """
+    lengths = np.diff(offsets)
+    tokens = np.arange(offsets[-1])
+    most = np.where(lengths <= GRAM_LENGTH, GRAM_LENGTH, GRAM_OF_LONG)
+    before = tokens - np.repeat(offsets[:-1], lengths)
+    ends = np.cumsum(np.minimum(before + 1, np.repeat(most, lengths)))
+    kept = ends * 8 <= cache_mb * 2**20
+    room = np.full(int(ends[kept].max(initial=0)), np.nan)
+    return {
+        "indptr": np.ascontiguousarray(indptr, dtype=np.int64),
+        "indices": np.ascontiguousarray(indices, dtype=np.int32),
+        "values": np.ascontiguousarray(values),
+        "offsets": np.ascontiguousarray(offsets, dtype=np.int64),
+        "labels": np.ascontiguousarray(labels, dtype=np.int32),
+        "token_gram": room,
+        "gram_row": np.where(kept, ends - 1 - tokens, -1),
+    }
+
+
+@helper
+def list_differences(y: Array, z: Array) -> Array:
+    """The positions at which two outputs differ."""
+    where = np.empty(y.shape[0], dtype=np.int64)
+    count = 0
+    for t in range(y.shape[0]):
+        if y[t] != z[t]:
+            where[count] = t
+            count += 1
+    return where[:count]
+
+
+@helper
+def _row_dot(problem: Any, s: int, t: int) -> float:
+    """``x_s·x_t`` of two CSR rows with sorted indices."""
+    p = problem.indptr[s]
+    q = problem.indptr[t]
+    p_end = problem.indptr[s + 1]
+    q_end = problem.indptr[t + 1]
+    total = 0.0
+    while p < p_end and q < q_end:
+        f = problem.indices[p]
+        g = problem.indices[q]
+        if f == g:
+            total += problem.values[p] * problem.values[q]
+            p += 1
+            q += 1
+        elif f < g:
+            p += 1
+        else:
+            q += 1
+    return total
+
+
+@helper
+def rows_sqnorm(
+    problem: Any, rows: Array, signs: Array, count: int, scratch: Array, total: float
+) -> float:
+    """``total`` plus ``‖Σ_k signs_k·x‖²`` of so many CSR rows; ``scratch`` is zero as always."""
+    for k in range(count):
+        for p in range(problem.indptr[rows[k]], problem.indptr[rows[k] + 1]):
+            scratch[problem.indices[p]] += signs[k] * problem.values[p]
+    for k in range(count):
+        for p in range(problem.indptr[rows[k]], problem.indptr[rows[k] + 1]):
+            f = problem.indices[p]
+            total += scratch[f] * scratch[f]
+            scratch[f] = 0.0
+    return total
+
+
+@helper
+def _sqdist_by_column(
+    problem: Any, lo: int, y: Array, z: Array, where: Array, n_columns: int, scratch: Array
+) -> float:
+    """:func:`rows_sqdist` one column at a time: linear in the length."""
+    rows, signs = np.empty(where.shape[0], dtype=np.int64), np.empty(where.shape[0])
+    total = 0.0
+    for column in range(n_columns):
+        count = 0
+        for t in where:
+            new, old = has_column(problem, y[t], column), has_column(problem, z[t], column)
+            if new != old:
+                rows[count], signs[count] = lo + t, 1.0 if new else -1.0
+                count += 1
+        total = rows_sqnorm(problem, rows, signs, count, scratch, total)
+    return total
+
+
+@helper
+def _has_products(problem: Any, lo: int, where: Array) -> bool:
+    """Whether the row of the last of these tokens reaches back to the first."""
+    if where.shape[0] == 0:
+        return True
+    first = lo + where[0]
+    last = lo + where[-1]
+    rows = problem.gram_row
+    if first == last:
+        return rows[last] >= 0
+    return rows[last] >= 0 and rows[last] + first > rows[last - 1] + last - 1
+
+
+@helper
+def rows_sqdist(
+    problem: Any, i: int, y: Array, z: Array, where: Array, n_columns: int, scratch: Array
+) -> float:
+    """``‖Σ_t x_t ⊗ (c(y_t) − c(z_t))‖²``, c being the columns of a label.
+
+    ``where`` lists the positions at which y and z differ; ``scratch`` is zero before and after.
+    """
+    lo = problem.offsets[i]
+    if not _has_products(problem, lo, where):
+        return _sqdist_by_column(problem, lo, y, z, where, n_columns, scratch)
+    gram = problem.token_gram
+    total = 0.0
+    for p in range(where.shape[0]):
+        s = where[p]
+        row = problem.gram_row[lo + s] + lo
+        for q in range(p + 1):
+            t = where[q]
+            sign = count_shared(problem, y[s], y[t]) + count_shared(problem, z[s], z[t])
+            sign -= count_shared(problem, y[s], z[t]) + count_shared(problem, z[s], y[t])
+            if sign == 0:
+                continue
+            value = gram[row + t]
+            if np.isnan(value):
+                value = _row_dot(problem, lo + s, lo + t)
+                gram[row + t] = value
+            total += sign * value if p == q else 2 * sign * value
+    return total
 
 
 @dataclass(frozen=True)
@@ -295,6 +505,7 @@ class Workers:
             future.result()
 
 
+@helper
 def pad_row(n: int) -> int:
     """Length of a row of n weights: the next multiple of four, one vector of doubles."""
     return (n + 3) // 4 * 4

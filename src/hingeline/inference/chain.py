@@ -15,19 +15,18 @@ from hingeline._simd import add_max, copy, largest, max_plus, max_plus_chosen, r
 
 @helper
 def gather_rows(
-    indptr: Array, indices: Array, values: Array, lo: int, hi: int, W: Array, out: Array
+    indptr: Array, indices: Array, values: Array, lo: int, hi: int, w: Array, out: Array
 ) -> None:
-    """``out[t] = Σ_f x_tf W[f]`` for the CSR rows ``lo ≤ t < hi``."""
-    stride = W.shape[1]
-    flat = W.reshape(W.size)
+    """``out[t] = Σ_f x_tf W[f]`` for the CSR rows ``lo ≤ t < hi``; W is w, cut into rows."""
+    stride = out.shape[1]
     sums = out.reshape(out.size)
     for t in range(lo, hi):
         if t + 1 < hi:  # rows of rare features come from far away: ask for them a token ahead
             for p in range(indptr[t + 1], indptr[t + 2]):
                 first = indices[p] * stride
                 for k in range(0, stride, 8):
-                    prefetch(flat, first + k)
-        rows_dot(indices, values, indptr[t], indptr[t + 1], flat, stride, sums, (t - lo) * stride)
+                    prefetch(w, first + k)
+        rows_dot(indices, values, indptr[t], indptr[t + 1], w, stride, sums, (t - lo) * stride)
 
 
 @helper
@@ -197,22 +196,13 @@ def best_path(scores: Array, transitions: Array, n_labels: int, y_out: Array) ->
     first = 0  # tables are good before this position
     for _ in range(_ROUNDS):
         for t in range(first, length - 1):
-            top[t] = add_max(forward, t * stride, best, stride, promise)
+            at = t * stride
+            top[t] = add_max(forward, at, best, stride, promise)
             if top[t] == -np.inf:  # no path goes on from here, and ties are all there is
                 return max_sum(scores, transitions, n_labels, y_out)
             count[t], floor[t] = _choose(promise, n_labels, top[t] - width[t], chosen[t])
-            max_plus_chosen(
-                forward,
-                t * stride,
-                chosen[t],
-                count[t],
-                floor[t],
-                table,
-                stride,
-                sums,
-                forward,
-                (t + 1) * stride,
-            )
+            chances = (chosen[t], count[t], floor[t])
+            max_plus_chosen(forward, at, *chances, table, stride, sums, forward, at + stride)
         at = (length - 1) * stride
         last = largest(forward, at, n_labels)
         value = forward[at + last]
@@ -242,7 +232,35 @@ def best_path(scores: Array, transitions: Array, n_labels: int, y_out: Array) ->
 # Lawler's partition: all paths but the best one are told apart by the last position at which they
 # leave it and the label they have there. With the forward maxima at hand the best path of such a
 # cell costs one addition, and the cell of a path that is taken is partitioned again. One pass
-# over the table per path, on top of one ordinary decode.
+# over the table per path, on top of one ordinary decode. Cells not taken yet are kept in order, and
+# never more than there are paths to come.
+
+
+@helper
+def keep_cell(cells: Array, values: Array, count: int, value: float, cell: tuple[int, ...]) -> int:
+    """Keep a cell if it is among the best, for which there is room; how many there are now."""
+    if count == values.shape[0]:
+        if value <= values[count - 1]:
+            return count
+        count -= 1
+    at = count
+    while at > 0 and values[at - 1] < value:
+        values[at] = values[at - 1]
+        copy(cells[at - 1], cells[at])
+        at -= 1
+    values[at] = value
+    for p in range(cells.shape[1]):
+        cells[at, p] = cell[p]
+    return count + 1
+
+
+@helper
+def drop_cell(cells: Array, values: Array, count: int) -> int:
+    """Take the first cell away; how many are left."""
+    for c in range(count - 1):
+        values[c] = values[c + 1]
+        copy(cells[c + 1], cells[c])
+    return count - 1
 
 
 @helper
@@ -259,35 +277,24 @@ def n_best(scores: Array, transitions: Array, n_labels: int, ys: Array, values: 
     values[0] = max_sum(forward, transitions, n_labels, ys[0])
     if values[0] == -np.inf:
         return 0
-    # Cells not taken yet, best first; never more than there are paths to come.
     cell_value = np.empty(n)
     cells = np.empty((n, 3), dtype=np.int64)  # path, position where it leaves it, label there
     count = 0
     split = length  # positions before this one are still free in the newest path
     for newest in range(n - 1):
-        room = n - 1 - newest
         y = ys[newest]
+        best = cell_value[: n - 1 - newest]
         behind = 0.0  # value of the labels after t and of the moves between them
         for t in range(length - 1, -1, -1):
-            if t < split:
-                for j in range(n_labels):
-                    if j == y[t]:
-                        continue
-                    value = forward[t, j] + behind
-                    if t + 1 < length:
-                        value += transitions[j, y[t + 1]]
-                    value = min(value, values[newest])  # rounding must not spoil the order
-                    if value == -np.inf or (count == room and value <= cell_value[count - 1]):
-                        continue
-                    at = count if count < room else count - 1
-                    while at > 0 and cell_value[at - 1] < value:
-                        cell_value[at] = cell_value[at - 1]
-                        copy(cells[at - 1], cells[at])
-                        at -= 1
-                    cell_value[at] = value
-                    cells[at, 0], cells[at, 1], cells[at, 2] = newest, t, j
-                    if count < room:
-                        count += 1
+            for j in range(n_labels if t < split else 0):
+                if j == y[t]:
+                    continue
+                value = forward[t, j] + behind
+                if t + 1 < length:
+                    value += transitions[j, y[t + 1]]
+                value = min(value, values[newest])  # rounding must not spoil the order
+                if value > -np.inf:
+                    count = keep_cell(cells, best, count, value, (newest, t, j))
             behind += scores[t, y[t]]
             if t + 1 < length:
                 behind += transitions[y[t], y[t + 1]]
@@ -300,10 +307,7 @@ def n_best(scores: Array, transitions: Array, n_labels: int, ys: Array, values: 
         for t in range(split, 0, -1):
             taken[t - 1] = find_predecessor(forward, t - 1, transitions, n_labels, taken[t])
         values[newest + 1] = cell_value[0]
-        count -= 1
-        for c in range(count):
-            cell_value[c] = cell_value[c + 1]
-            copy(cells[c + 1], cells[c])
+        count = drop_cell(cells, cell_value, count)
     return n
 
 

@@ -234,19 +234,6 @@ def _path_bins(costs: Array) -> tuple[int, float, Array]:
 
 
 @helper
-def _begin(row: Array, cost: float, top: int) -> tuple[int, int]:
-    """One path of this cost in an empty row; its first and last bin."""
-    move = int(cost)
-    part = cost - move
-    row[0, move + 1] = 1.0 - part
-    row[1, move + 1] = 1.0
-    row[2, move + 1] = cost
-    if move < top:
-        row[0, move + 2] = part
-    return move, min(move + 1, top)
-
-
-@helper
 def better_paths(
     scores: Array, transitions: Array, n_labels: int, y: Array, bins: int, out: Array
 ) -> None:
@@ -288,19 +275,17 @@ def better_paths(
     # Two sides (positions t − 1 and t), labels, three masses, bins. Bin b has place b + 1.
     space = np.zeros((2, n_labels, 3, top + 4))
 
-    # Rows hold the bins ``first`` to ``last`` of a label; empty where last < first.
+    # Rows hold the bins ``first`` to ``last`` of a label; empty where last < first. There is one
+    # path in the beginning, of no labels and no regret, in the row of label 0.
     first = np.full((2, n_labels), top + 1)
     last = np.full((2, n_labels), -1)
+    first[0, 0] = last[0, 0] = 0
+    space[0, 0, :2, 1] = 1.0
     residue = 0.0  # how far a regret can be ahead of its bin in the second program
-    for k in range(n_labels):
-        cost = _reduced_cost(scores, transitions, behind, best, 0, 0, k)
-        if cost < limit:
-            first[0, k], last[0, k] = _begin(space[0, k], cost / width, top)
-            residue = max(residue, cost / width - first[0, k])
-    bound = float(n_labels)  # on the number of paths
+    bound = 1.0  # on the number of paths
     overflow = False
     side = 0
-    for t in range(1, length):
+    for t in range(length):
         source = space[side]
         target = space[1 - side]
         starts = first[side]

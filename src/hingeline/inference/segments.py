@@ -26,7 +26,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline._simd import copy, largest, max_plus, max_segments
-from hingeline.inference.chain import find_predecessor
+from hingeline.inference.chain import drop_cell, find_predecessor, keep_cell
 
 
 class SegmentScores(NamedTuple):
@@ -153,25 +153,6 @@ def best_segments(scores: SegmentScores, bits: int, y: Array) -> float:
 
 
 @helper
-def _add_cell(cells: Array, values: Array, count: int, value: float, cell: tuple[int, ...]) -> int:
-    """Keep a cell among the best, in order; how many there are now."""
-    room = values.shape[0]
-    if count == room:
-        if value <= values[count - 1]:
-            return count
-        count -= 1
-    at = count
-    while at > 0 and values[at - 1] < value:
-        values[at] = values[at - 1]
-        copy(cells[at - 1], cells[at])
-        at -= 1
-    values[at] = value
-    for p in range(4):
-        cells[at, p] = cell[p]
-    return count + 1
-
-
-@helper
 def n_best_segments(scores: SegmentScores, bits: int, ys: Array, values: Array) -> int:
     """Write the best segmentations to ``ys`` (n, T) and ``values`` (n,); return how many.
 
@@ -189,12 +170,13 @@ def n_best_segments(scores: SegmentScores, bits: int, ys: Array, values: Array) 
     values[0] = value[length - 1, last]
     if values[0] == -np.inf:
         return 0
-    cell_value = np.empty(n)
+    cell_value = np.empty(n)  # of cells not taken yet, best first
     cells = np.empty((n, 4), dtype=np.int64)  # path, last token of a segment, its label, its length
     count = 0
     split = length  # segments that end before this token are still free in the newest path
     for newest in range(n - 1):
         y = ys[newest]
+        best = cell_value[: n - 1 - newest]
         behind = 0.0  # what the segments after t score, with the moves between them
         follower = -1
         t = length - 1
@@ -219,9 +201,7 @@ def n_best_segments(scores: SegmentScores, bits: int, ys: Array, values: Array) 
                     elif t < split:
                         whole = min(reach[t - d, k] + ahead, values[newest])
                         if whole > -np.inf:
-                            cell = (newest, t, k, d + 1)
-                            room = cell_value[: n - 1 - newest]
-                            count = _add_cell(cells, room, min(count, n - 1 - newest), whole, cell)
+                            count = keep_cell(cells, best, count, whole, (newest, t, k, d + 1))
                 p += 1 if has_extra else 0
             behind = score
             follower = own
@@ -237,8 +217,5 @@ def n_best_segments(scores: SegmentScores, bits: int, ys: Array, values: Array) 
             before = find_predecessor(value, split - 1, scores.moves, scores.n_labels, label)
             _walk_back(scores, reach, value, split - 1, before, bits, taken)
         values[newest + 1] = cell_value[0]
-        count -= 1
-        for c in range(count):
-            cell_value[c] = cell_value[c + 1]
-            copy(cells[c + 1], cells[c])
+        count = drop_cell(cells, cell_value, count)
     return n

@@ -17,12 +17,15 @@ from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, helper, prefetch
 from hingeline._simd import copy, list_some, rows_add, rows_add_few, rows_dot, rows_dot_few
 from hingeline.core.primitives import (
-    PRIMITIVES,
     Compiled,
     Layout,
+    lay_out_tokens,
+    list_differences,
     pad_row,
     put_product,
     register,
+    rows_sqdist,
+    shift_amount,
     stack_blocks,
 )
 from hingeline.inference.chain import (
@@ -34,10 +37,6 @@ from hingeline.inference.chain import (
     n_best,
 )
 
-#: Tokens keep their inner products with so many before them (Gram table); with fewer where
-#: sequences are longer than this, because their planes seldom differ so far apart.
-GRAM_LENGTH = 128
-GRAM_OF_LONG = 32
 #: Rows at least this long are not read as a whole.
 LONG_ROW = MANY_LABELS
 
@@ -108,14 +107,6 @@ def layout_of(problem: ChainProblem) -> Layout:
 
 
 @helper
-def emission(problem: ChainProblem, w: Array) -> Array:
-    """``E[feature, label]``, a view."""
-    d = problem.n_features
-    s = problem.stride
-    return w[: d * s].reshape((d, s))
-
-
-@helper
 def transition(problem: ChainProblem, w: Array) -> Array:
     """``A[from, to]``, a view."""
     d = problem.n_features
@@ -127,11 +118,10 @@ def transition(problem: ChainProblem, w: Array) -> Array:
 def compile_problem(problem: ChainProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
     masked = len(problem.end_masks) + len(problem.move_mask) + len(problem.token_mask) > 0
-    size = layout_of(problem).size
     return Compiled(
         problem,
         lengths=np.diff(problem.offsets),
-        n_weights=size,
+        n_weights=layout_of(problem).size,
         scratch_size=int(problem.n_features + problem.n_labels * problem.stride),
         stretch=None if masked or isinstance(problem, ZeroOneChain) else stretch,
         truths=problem.labels,
@@ -144,18 +134,6 @@ def stretch(problem: ChainProblem, starts: Array) -> ChainProblem:
     A label that is right on either side keeps start and end weights out, and splits the moves.
     """
     return problem._replace(offsets=starts)
-
-
-def place_products(offsets: Array, cache_mb: float) -> tuple[Array, Array]:
-    """Room for products of tokens with those before them, as far as memory goes, and where."""
-    lengths = np.diff(offsets)
-    tokens = np.arange(offsets[-1])
-    most = np.where(lengths <= GRAM_LENGTH, GRAM_LENGTH, GRAM_OF_LONG)
-    before = tokens - np.repeat(offsets[:-1], lengths)
-    ends = np.cumsum(np.minimum(before + 1, np.repeat(most, lengths)))
-    kept = ends * 8 <= cache_mb * 2**20
-    room = np.full(int(ends[kept].max(initial=0)), np.nan)
-    return room, np.where(kept, ends - 1 - tokens, -1)
 
 
 def make_problem(
@@ -180,17 +158,10 @@ def make_problem(
     stride = pad_row(n_labels) if stride is None else stride
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
-    token_gram, gram_row = place_products(offsets, cache_mb)
     kind = PlainChain if stride < LONG_ROW else ChainProblem
     return (ZeroOneChain if cost[0, 0] > 0.0 else kind)(
-        indptr=np.ascontiguousarray(indptr, dtype=np.int64),
-        indices=np.ascontiguousarray(indices, dtype=np.int32),
-        values=np.ascontiguousarray(values),
-        offsets=np.ascontiguousarray(offsets, dtype=np.int64),
-        labels=np.ascontiguousarray(labels, dtype=np.int32),
+        **lay_out_tokens(indptr, indices, values, offsets, labels, cache_mb),
         cost=padded_cost,
-        token_gram=token_gram,
-        gram_row=gram_row,
         end_masks=np.zeros((0, stride)),
         move_mask=np.zeros((0, stride)),
         token_mask=np.zeros((0, stride)),
@@ -224,110 +195,14 @@ def constrain(problem: ChainProblem, valid: Any = None, allowed: Any = None) -> 
     return problem
 
 
-# Distances between the planes of a sequence.
-
-
-@helper
-def token_dot(problem: Any, s: int, t: int) -> float:
-    """``x_s·x_t`` of two CSR rows with sorted indices."""
-    p = problem.indptr[s]
-    q = problem.indptr[t]
-    p_end = problem.indptr[s + 1]
-    q_end = problem.indptr[t + 1]
-    total = 0.0
-    while p < p_end and q < q_end:
-        f = problem.indices[p]
-        g = problem.indices[q]
-        if f == g:
-            total += problem.values[p] * problem.values[q]
-            p += 1
-            q += 1
-        elif f < g:
-            p += 1
-        else:
-            q += 1
-    return total
-
-
-@helper
-def _emission_sqdist_gram(problem: ChainProblem, i: int, y: Array, z: Array, where: Array) -> float:
-    """``‖Σ_t x_t ⊗ (e_{y_t} − e_{z_t})‖²`` from the table of token products.
-
-    ``where`` lists the positions at which y and z differ.
-    """
-    lo = problem.offsets[i]
-    gram = problem.token_gram
-    total = 0.0
-    for p in range(where.shape[0]):
-        s = where[p]
-        row = problem.gram_row[lo + s] + lo
-        for q in range(p + 1):
-            t = where[q]
-            sign = int(y[s] == y[t]) + int(z[s] == z[t]) - int(y[s] == z[t]) - int(z[s] == y[t])
-            if sign == 0:
-                continue
-            value = gram[row + t]
-            if np.isnan(value):
-                value = token_dot(problem, lo + s, lo + t)
-                gram[row + t] = value
-            total += sign * value if p == q else 2 * sign * value
-    return total
-
-
-@helper
-def _emission_sqdist_scatter(
-    problem: ChainProblem, i: int, y: Array, z: Array, where: Array, scratch: Array
-) -> float:
-    """The same by summing the tokens of one label at a time: linear in the length."""
-    lo = problem.offsets[i]
-    total = 0.0
-    for k in range(problem.n_labels):
-        touched = False
-        for t in where:
-            if y[t] == k or z[t] == k:
-                touched = True
-                sign = 1.0 if y[t] == k else -1.0
-                for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                    scratch[problem.indices[p]] += sign * problem.values[p]
-        if touched:
-            for t in where:
-                if y[t] == k or z[t] == k:
-                    for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                        f = problem.indices[p]
-                        total += scratch[f] * scratch[f]
-                        scratch[f] = 0.0
-    return total
-
-
-@helper
-def has_products(problem: Any, lo: int, where: Array) -> bool:
-    """Whether the row of the last of these tokens reaches back to the first."""
-    if where.shape[0] == 0:
-        return True
-    first = lo + where[0]
-    last = lo + where[-1]
-    rows = problem.gram_row
-    if first == last:
-        return rows[last] >= 0
-    return rows[last] >= 0 and rows[last] + first > rows[last - 1] + last - 1
-
-
 @helper
 def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
     """``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after."""
     length = y.shape[0]
     stride = problem.stride
-    where = np.empty(length, dtype=np.int64)
-    count = 0
-    for t in range(length):
-        if y[t] != z[t]:
-            where[count] = t
-            count += 1
-    where = where[:count]
-    if has_products(problem, problem.offsets[i], where):
-        total = _emission_sqdist_gram(problem, i, y, z, where)
-    else:
-        total = _emission_sqdist_scatter(problem, i, y, z, where, scratch)
+    where = list_differences(y, z)
+    count = where.shape[0]
+    total = rows_sqdist(problem, i, y, z, where, problem.n_labels, scratch)
     # Transitions into each differing position, and out of the last of a run.
     counts = scratch[problem.n_features :]
     for clear in range(2):
@@ -408,20 +283,6 @@ _for_plain(_score_labels, _score_whole_row)
 
 
 @helper
-def _collect(labels: Array, ys: Array, t: int, row: Array, A: Array, out: Array) -> None:
-    """Add what position t and the move into it contribute to the score of every plane."""
-    a = labels[t]
-    for j in range(ys.shape[0]):
-        b = ys[j, t]
-        if b != a:
-            out[j] += row[a] - row[b]
-            if t > 0:
-                out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
-        elif t > 0 and ys[j, t - 1] != labels[t - 1]:
-            out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
-
-
-@helper
 def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes."""
     lo = problem.offsets[i]
@@ -438,7 +299,15 @@ def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array)
         if differs[t]:
             _score_labels(problem, lo, t, ys, w, row)
         if differs[t] or (t > 0 and differs[t - 1]):
-            _collect(labels, ys, t, row, A, out)
+            a = labels[t]
+            for j in range(m):
+                b = ys[j, t]
+                if b != a:
+                    out[j] += row[a] - row[b]
+                    if t > 0:
+                        out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
+                elif t > 0 and ys[j, t - 1] != labels[t - 1]:
+                    out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
     if problem.boundary == 1:
         at = (problem.n_features + problem.n_labels) * stride
         for j in range(m):
@@ -503,20 +372,6 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
 
 
 @helper
-def _sum_up(
-    columns: Array, amounts: Array, first: int, count: int, column: int, amount: float
-) -> int:
-    """Add an amount to its column, one of those from ``first`` on, or new; how many there are."""
-    k = first
-    while k < count and columns[k] != column:
-        k += 1
-    if k == count:
-        columns[k], amounts[k] = column, 0.0
-    amounts[k] += amount
-    return max(count, k + 1)
-
-
-@helper
 def planes_list(
     problem: ChainProblem, i: int, ys: Array, steps: Array, code: Array, values: Array
 ) -> tuple[int, int]:
@@ -532,17 +387,15 @@ def planes_list(
         first = count
         for j in range(m):
             if ys[j, t] != labels[t] or ys[j, t - 1] != labels[t - 1]:
-                for a, b, step in (
-                    (labels[t - 1], labels[t], steps[j]),
-                    (ys[j, t - 1], ys[j, t], -steps[j]),
-                ):
-                    count = _sum_up(columns, amounts, first, count, a * stride + b, step)
+                to = labels[t - 1] * stride + labels[t]
+                source = ys[j, t - 1] * stride + ys[j, t]
+                count = shift_amount(columns, amounts, first, count, to, source, steps[j])
     if problem.boundary == 1:
         for end, t in ((problem.n_labels, 0), (problem.n_labels + 1, length - 1)):
             first = count
             for j in range(m):
-                for b, step in ((labels[t], steps[j]), (ys[j, t], -steps[j])):
-                    count = _sum_up(columns, amounts, first, count, end * stride + b, step)
+                to, source = end * stride + labels[t], end * stride + ys[j, t]
+                count = shift_amount(columns, amounts, first, count, to, source, steps[j])
     size = (0, 0)
     if count > 0:
         table = (np.full(1, problem.n_features), np.ones(1), (0, 1, stride))
@@ -551,8 +404,7 @@ def planes_list(
         count = 0
         for j in range(m):
             if ys[j, t] != labels[t]:
-                for b, step in ((labels[t], steps[j]), (ys[j, t], -steps[j])):
-                    count = _sum_up(columns, amounts, 0, count, b, step)
+                count = shift_amount(columns, amounts, 0, count, labels[t], ys[j, t], steps[j])
         if count > 0:
             span = (problem.indptr[lo + t], problem.indptr[lo + t + 1], stride)
             row = (problem.indices, problem.values, span, columns, amounts, count)
@@ -604,16 +456,12 @@ def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) 
     lo, hi = problem.offsets[i], problem.offsets[i + 1]
     stride = problem.stride
     scores = np.empty((hi - lo, stride))
-    gather_rows(
-        problem.indptr, problem.indices, problem.values, lo, hi, emission(problem, w), scores
-    )
+    gather_rows(problem.indptr, problem.indices, problem.values, lo, hi, w, scores)
     if problem.boundary == 1:
         at = (problem.n_features + problem.n_labels) * stride
-        start = w[at : at + stride]
-        end = w[at + stride : at + 2 * stride]
         for k in range(stride):
-            scores[0, k] += start[k]
-            scores[hi - lo - 1, k] += end[k]
+            scores[0, k] += w[at + k]
+            scores[hi - lo - 1, k] += w[at + stride + k]
     if loss_scale != 0.0:
         for t in range(hi - lo):
             row = problem.cost[problem.labels[lo + t]]
@@ -639,11 +487,6 @@ _for_plain(find_path, _find_path_of_few)
 
 
 @helper
-def output_length(problem: ChainProblem, i: int) -> int:
-    return problem.offsets[i + 1] - problem.offsets[i]
-
-
-@helper
 def decode(problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     return find_path(problem, position_scores(problem, i, w, loss_scale), moves(problem, w), y_out)
 
@@ -658,15 +501,9 @@ def plane_loss(problem: ChainProblem, i: int, y: Array) -> float:
 
 
 @helper
-def truth(problem: ChainProblem, i: int, y_out: Array) -> None:
-    copy(problem.labels[problem.offsets[i] :], y_out)
-
-
-@helper
 def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
     lo = problem.offsets[i]
     length = y.shape[0]
-    E = emission(problem, w)
     A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
     total = 0.0
@@ -677,8 +514,8 @@ def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
         differs = a != b
         if differs:
             for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                row = E[problem.indices[p]]
-                total += problem.values[p] * (row[a] - row[b])
+                at = problem.indices[p] * problem.stride
+                total += problem.values[p] * (w[at + a] - w[at + b])
         if t > 0 and (differs or changed):
             total += A[labels[t - 1], a] - A[y[t - 1], b]
         changed = differs
@@ -694,7 +531,6 @@ def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
 def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) -> None:
     lo = problem.offsets[i]
     length = y.shape[0]
-    E = emission(problem, w)
     A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
     changed = False
@@ -704,10 +540,10 @@ def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) ->
         differs = a != b
         if differs:
             for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                row = E[problem.indices[p]]
+                at = problem.indices[p] * problem.stride
                 v = step * problem.values[p]
-                row[a] += v
-                row[b] -= v
+                w[at + a] += v
+                w[at + b] -= v
         if t > 0 and (differs or changed):
             A[labels[t - 1], a] += step
             A[y[t - 1], b] -= step
@@ -727,14 +563,9 @@ def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Arra
     lo, hi = problem.offsets[i], problem.offsets[i + 1]
     best = np.empty(hi - lo + 1)
     ys = np.empty((hi - lo + 1, hi - lo), dtype=np.int32)
-    max_sum_by_errors(
-        position_scores(problem, i, w, 0.0),
-        moves(problem, w),
-        problem.n_labels,
-        problem.labels[lo:hi],
-        best,
-        ys,
-    )
+    scores = position_scores(problem, i, w, 0.0)
+    gold = problem.labels[lo:hi]
+    max_sum_by_errors(scores, moves(problem, w), problem.n_labels, gold, best, ys)
     unit = problem.cost[0, 1] if problem.n_labels > 1 else 1.0
     losses = np.empty(hi - lo + 1)
     count = 0
@@ -791,22 +622,24 @@ def _decode_zero_one(
 
 @helper
 def _decode_by_zero_one(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Array]:
-    length = output_length(problem, i)
-    ys = np.empty((2, length), dtype=np.int32)
+    lo, hi = problem.offsets[i], problem.offsets[i + 1]
+    ys = np.empty((2, hi - lo), dtype=np.int32)
     wrong = _find_wrong(problem, i, w, ys, np.empty(2))
     if wrong == 0:
         ys[1] = ys[0]
-    truth(problem, i, ys[0])
+    copy(problem.labels[lo:], ys[0])
     losses = np.zeros(2)
     losses[1] = problem.cost[0, 0]
     count = 2 if wrong >= 0 else 1
     return losses[:count], ys[:count]
 
 
-# The functions above that have the names of primitives.
-_OWN = {name: own for name, own in vars().items() if name in PRIMITIVES}
-register(ChainProblem, **_OWN)
-register(PlainChain, **_OWN)
-del _OWN["decode_best"]
-_OWN |= {"decode": _decode_zero_one, "plane_loss": _loss_zero_one}
-register(ZeroOneChain, **_OWN | {"decode_by_loss": _decode_by_zero_one})
+register(ChainProblem, vars())
+register(PlainChain, vars())
+register(
+    ZeroOneChain,
+    {name: own for name, own in vars().items() if name != "decode_best"},
+    decode=_decode_zero_one,
+    plane_loss=_loss_zero_one,
+    decode_by_loss=_decode_by_zero_one,
+)

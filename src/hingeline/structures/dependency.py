@@ -25,9 +25,8 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper
-from hingeline._simd import copy, rows_dot
-from hingeline.core import primitives
-from hingeline.core.primitives import Block, Compiled, Layout, pad_row, register
+from hingeline._simd import rows_dot
+from hingeline.core.primitives import Block, Compiled, Layout, pad_row, register, shift_amount
 from hingeline.inference.dependencies import find_projective_tree, find_tree
 
 COLUMNS = 8  # of the table of arcs: one line of a cache
@@ -257,13 +256,8 @@ def score_labels(problem: DependencyProblem, i: int, w: Array, table: Array) -> 
 
 
 @helper
-def output_length(problem: DependencyProblem, i: int) -> int:
-    return problem.offsets[i + 1] - problem.offsets[i]
-
-
-@helper
 def decode(problem: DependencyProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
-    n = output_length(problem, i) + 1
+    n = y_out.shape[0] + 1
     scores, best = np.empty((n, n)), np.empty((n, n), dtype=np.int32)
     score_arcs(problem, i, w, loss_scale, scores, best)
     heads = np.empty(n - 1, dtype=np.int64)
@@ -274,11 +268,6 @@ def decode(problem: DependencyProblem, i: int, w: Array, loss_scale: float, y_ou
     for t in range(n - 1):
         y_out[t] = heads[t] * problem.n_labels + best[t + 1, heads[t]]
     return value
-
-
-@helper
-def truth(problem: DependencyProblem, i: int, y_out: Array) -> None:
-    copy(problem.labels[problem.offsets[i] :], y_out)
 
 
 @helper
@@ -307,25 +296,6 @@ def _score_arc(
     for p in range(own, own + count_label_rows(problem)):
         total += w[places[p] + label]
     return total
-
-
-@helper
-def _add_arc(
-    problem: DependencyProblem, i: int, t: int, y: int, step: float, w: Array, places: Array
-) -> None:
-    own = list_arc(problem, i, t + 1, y // problem.n_labels, places)
-    for p in range(own):
-        w[places[p]] += step
-    label = y % problem.n_labels
-    for p in range(own, own + count_label_rows(problem)):
-        w[places[p] + label] += step
-
-
-@helper
-def plane_score(problem: DependencyProblem, i: int, y: Array, w: Array) -> float:
-    out = np.empty(1)
-    planes_score(problem, i, y.reshape((1, y.shape[0])), w, out)
-    return out[0]
 
 
 @helper
@@ -358,42 +328,23 @@ def planes_score(problem: DependencyProblem, i: int, ys: Array, w: Array, out: A
 
 
 @helper
-def _spread(problem: DependencyProblem, i: int, t: int, ys: Array, steps: Array, out: Array) -> int:
-    """The steps of the different arcs of word t, the true one first; how many there are."""
-    a = problem.labels[problem.offsets[i] + t]
-    arcs, count = out[0], 1
-    arcs[0], out[1, 0] = a, 0.0
-    for j in range(ys.shape[0]):
-        if ys[j, t] != a and steps[j] != 0.0:
-            k = 1
-            while k < count and arcs[k] != ys[j, t]:
-                k += 1
-            if k == count:
-                arcs[k], out[1, k] = ys[j, t], 0.0
-                count += 1
-            out[1, k] -= steps[j]
-            out[1, 0] += steps[j]
-    return count
-
-
-@helper
-def plane_add(problem: DependencyProblem, i: int, y: Array, step: float, w: Array) -> None:
-    steps = np.empty(1)
-    steps[0] = step
-    planes_add(problem, i, y.reshape((1, y.shape[0])), steps, w)
-
-
-@helper
 def planes_add(problem: DependencyProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
     """``w += Σ_j steps_j·Δf(y_j)``: the steps of one arc are summed, then spread."""
+    lo = problem.offsets[i]
     places = np.empty(most_places(problem), dtype=np.int64)
-    arcs = np.empty((2, ys.shape[0] + 1))
+    arcs, amounts = np.empty(ys.shape[0] + 1, dtype=np.int64), np.empty(ys.shape[0] + 1)
     for t in range(ys.shape[1]):
-        count = _spread(problem, i, t, ys, steps, arcs)
-        if count == 1:
-            continue
+        count, gold = 0, problem.labels[lo + t]
+        for j in range(ys.shape[0]):
+            if ys[j, t] != gold and steps[j] != 0.0:
+                count = shift_amount(arcs, amounts, 0, count, gold, ys[j, t], steps[j])
         for k in range(count):
-            _add_arc(problem, i, t, int(arcs[0, k]), arcs[1, k], w, places)
+            own = list_arc(problem, i, t + 1, arcs[k] // problem.n_labels, places)
+            for p in range(own):
+                w[places[p]] += amounts[k]
+            label = arcs[k] % problem.n_labels
+            for p in range(own, own + count_label_rows(problem)):
+                w[places[p] + label] += amounts[k]
 
 
 @helper
@@ -437,8 +388,4 @@ def plane_sqdist(problem: DependencyProblem, i: int, y: Array, z: Array, scratch
     return total
 
 
-# The functions above that have the names of primitives.
-register(
-    DependencyProblem,
-    **{name: own for name, own in vars().items() if name in primitives.PRIMITIVES},
-)
+register(DependencyProblem, vars())

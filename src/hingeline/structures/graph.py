@@ -12,7 +12,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline._simd import copy, list_some, rows_add, rows_add_few, rows_dot, rows_dot_few
-from hingeline.core.primitives import PRIMITIVES, Compiled, register
+from hingeline.core.primitives import Compiled, register, rows_sqnorm
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
 from hingeline.inference.map import GRAPH_CUT, best_assignment
@@ -43,14 +43,18 @@ def compile_problem(problem: GraphProblem) -> Compiled:
 
 
 @helper
-def _first_difference(graph: Topology, c: int, slot: int, y: Array, z: Array) -> bool:
-    """Whether no variable of factor c before ``slot`` differs between y and z."""
+def _meet_factor(graph: Topology, q: int, y: Array, z: Array) -> tuple[int, int, int]:
+    """The factor at place q of ``incident``, and its joint states in y and z.
+
+    −1 for the factor where an earlier variable of its scope differs: it was met there.
+    """
+    c = graph.incident[q]
     start = graph.scope_start[c]
-    for p in range(start, start + slot):
+    for p in range(start, start + graph.slot[q]):
         v = graph.scope[p]
         if y[v] != z[v]:
-            return False
-    return True
+            return -1, 0, 0
+    return c, joint_index(graph, c, y), joint_index(graph, c, z)
 
 
 @helper
@@ -60,18 +64,15 @@ def _tables_score(
     """``total`` plus ``w·Δf`` of the factors whose first difference is at variable v."""
     graph = topology(problem.graphs, problem.graph[i])
     for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
-        c = graph.incident[q]
-        if not _first_difference(graph, c, graph.slot[q], gold, y):
+        c, a, b = _meet_factor(graph, q, gold, y)
+        if c < 0:
             continue
-        a, b = joint_index(graph, c, gold), joint_index(graph, c, y)
         t, table, values = find_table(problem, i, c)
         part = 0.0
-        if values < 0:
-            part = w[table + a] - w[table + b]
-        else:
-            for f in range(problem.table_features[t]):
-                part += problem.factor_values[values + f] * (w[table + a] - w[table + b])
-                table += problem.table_states[t]
+        for f in range(problem.table_features[t]):
+            value = 1.0 if values < 0 else problem.factor_values[values + f]
+            part += value * (w[table + a] - w[table + b])
+            table += problem.table_states[t]
         total += part
     return total
 
@@ -83,10 +84,9 @@ def _tables_add(
     """``w += step·Δf`` of the factors whose first difference is at variable v."""
     graph = topology(problem.graphs, problem.graph[i])
     for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
-        c = graph.incident[q]
-        if not _first_difference(graph, c, graph.slot[q], gold, y):
+        c, a, b = _meet_factor(graph, q, gold, y)
+        if c < 0:
             continue
-        a, b = joint_index(graph, c, gold), joint_index(graph, c, y)
         t, table, values = find_table(problem, i, c)
         for f in range(problem.table_features[t]):
             change = step * (1.0 if values < 0 else problem.factor_values[values + f])
@@ -175,29 +175,6 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
 
 
 @helper
-def _column_sqnorm(
-    problem: GraphProblem, row: Array, sign: Array, after: Array, head: int, scratch: Array
-) -> float:
-    """``‖Σ ±x‖²`` over the rows of a list that begins at ``head``."""
-    if after[head] < 0:
-        return problem.row_sqnorm[row[head]]
-    e = head
-    while e >= 0:
-        for p in range(problem.indptr[row[e]], problem.indptr[row[e] + 1]):
-            scratch[problem.indices[p]] += sign[e] * problem.values[p]
-        e = after[e]
-    total = 0.0
-    e = head
-    while e >= 0:
-        for p in range(problem.indptr[row[e]], problem.indptr[row[e] + 1]):
-            f = problem.indices[p]
-            total += scratch[f] * scratch[f]
-            scratch[f] = 0.0
-        e = after[e]
-    return total
-
-
-@helper
 def _unary_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
     """The part of the unary weights: the rows that meet in one column are summed."""
     first = problem.graphs.node_ptr[problem.graph[i]]
@@ -219,10 +196,17 @@ def _unary_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Ar
             after[count] = heads[k]
             heads[k] = count
             count += 1
+    rows, signs = np.empty(n, dtype=np.int64), np.empty(n)
     total = 0.0
     for k in range(problem.n_columns):
-        if heads[k] >= 0:
-            total += _column_sqnorm(problem, row, sign, after, heads[k], scratch)
+        size, e = 0, heads[k]
+        while e >= 0:
+            rows[size], signs[size] = row[e], sign[e]
+            size, e = size + 1, after[e]
+        if size == 1:
+            total += problem.row_sqnorm[rows[0]]
+        else:
+            total += rows_sqnorm(problem, rows, signs, size, scratch, 0.0)
     return total
 
 
@@ -262,9 +246,8 @@ def plane_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Arr
             if y[v] == z[v]:
                 continue
             for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
-                c = graph.incident[q]
-                if _first_difference(graph, c, graph.slot[q], y, z):
-                    a, b = joint_index(graph, c, y), joint_index(graph, c, z)
+                c, a, b = _meet_factor(graph, q, y, z)
+                if c >= 0:
                     total += _collect(problem, i, c, a, b, counts, clear == 1)
     return total
 
@@ -409,8 +392,7 @@ def plane_add(problem: GraphProblem, i: int, y: Array, step: float, w: Array) ->
         _tables_add(problem, i, v, gold, y, step, w)
 
 
-# The functions above that have the names of primitives.
-register(GraphProblem, **{name: own for name, own in vars().items() if name in PRIMITIVES})
+register(GraphProblem, vars())
 
 
 @kernel

@@ -115,10 +115,7 @@ def make_problem(
     with sorted indices). By default example i has graph i, each variable a row of its own, in
     order, loss weights are 1, and factors have the constant 1.
     """
-
-    def as_array(values: Any, dtype: Any) -> Array:
-        return np.ascontiguousarray(values, dtype=dtype)
-
+    as_array = np.ascontiguousarray
     graph = as_array(np.arange(len(graphs.node_ptr) - 1) if graph is None else graph, np.int32)
     node_offset = factor_graph.starts_of(np.diff(graphs.node_ptr)[graph])
     n_variables = int(node_offset[-1])
@@ -438,13 +435,9 @@ def state_add(
     problem: GraphProblem, i: int, c: int, size: int, state: int, step: float, w: Array
 ) -> None:
     """Add ``step`` times the features of factor c to one joint state of its template."""
-    at = problem.factor_table[problem.graphs.factor_ptr[problem.graph[i]] + c] + state
-    if problem.factor_start.shape[0] == 0:
-        w[at] += step
-        return
-    p = problem.factor_offset[i] + c
-    for q in range(problem.factor_start[p], problem.factor_start[p + 1]):
-        w[at] += step * problem.factor_values[q]
+    t, at, values = find_table(problem, i, c)
+    for f in range(problem.table_features[t]):
+        w[at + state] += step * (1.0 if values < 0 else problem.factor_values[values + f])
         at += size
 
 

@@ -13,7 +13,6 @@ import scipy.sparse as sp
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, prefetch
 from hingeline._simd import largest, rows_add, rows_add_few, rows_dot
-from hingeline.core import primitives
 from hingeline.core.primitives import Compiled, Layout, pad_row, put_product, register, stack_blocks
 
 FAR = 65536  # Weight vectors longer than this do not stay in a core's own cache.
@@ -101,11 +100,6 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
 
 
 @helper
-def _matrix(problem: MulticlassProblem, w: Array) -> Array:
-    return w.reshape((problem.n_features, problem.stride))
-
-
-@helper
 def class_scores(problem: MulticlassProblem, i: int, w: Array, loss_scale: float) -> Array:
     """``x_i·W[k]`` for every class, with the scaled loss added."""
     scores = np.empty(problem.stride)
@@ -134,12 +128,11 @@ def decode(problem: MulticlassProblem, i: int, w: Array, loss_scale: float, y_ou
 def plane_score(problem: MulticlassProblem, i: int, y: Array, w: Array) -> float:
     a = problem.labels[i]
     b = y[0]
-    W = _matrix(problem, w)
     total = 0.0
     if a != b:
         for p in range(problem.indptr[i], problem.indptr[i + 1]):
-            row = W[problem.indices[p]]
-            total += problem.values[p] * (row[a] - row[b])
+            at = problem.indices[p] * problem.stride
+            total += problem.values[p] * (w[at + a] - w[at + b])
     return total
 
 
@@ -147,13 +140,12 @@ def plane_score(problem: MulticlassProblem, i: int, y: Array, w: Array) -> float
 def plane_add(problem: MulticlassProblem, i: int, y: Array, step: float, w: Array) -> None:
     a = problem.labels[i]
     b = y[0]
-    W = _matrix(problem, w)
     if a != b:
         for p in range(problem.indptr[i], problem.indptr[i + 1]):
-            row = W[problem.indices[p]]
+            at = problem.indices[p] * problem.stride
             v = step * problem.values[p]
-            row[a] += v
-            row[b] -= v
+            w[at + a] += v
+            w[at + b] -= v
 
 
 @helper
@@ -317,8 +309,4 @@ def all_prefetch(problem: MulticlassProblem, i: int, j: int, w: Array) -> None:
                 prefetch(w, first + k)
 
 
-# The functions above that have the names of primitives.
-register(
-    MulticlassProblem,
-    **{name: own for name, own in vars().items() if name in primitives.PRIMITIVES},
-)
+register(MulticlassProblem, vars())

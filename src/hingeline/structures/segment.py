@@ -24,14 +24,16 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, kernel
-from hingeline._simd import copy, list_some, rows_add, rows_dot
+from hingeline._simd import list_some, rows_add, rows_dot
 from hingeline.core.primitives import (
-    PRIMITIVES,
     Block,
     Compiled,
     Layout,
+    lay_out_tokens,
+    list_differences,
     pad_row,
     register,
+    rows_sqdist,
     stack_blocks,
 )
 from hingeline.inference.chain import gather_rows
@@ -43,7 +45,7 @@ from hingeline.inference.segments import (
     read_length,
     read_place,
 )
-from hingeline.structures.chain import has_products, place_products, token_dot
+from hingeline.structures.chain import stretch
 
 ROLES = 3  # Any token of a segment, its first, its last.
 
@@ -134,11 +136,6 @@ def compile_problem(problem: SegmentProblem) -> Compiled:
     )
 
 
-def stretch(problem: SegmentProblem, starts: Array) -> SegmentProblem:
-    """Stretches of tokens as sequences, for planes: they begin and end where segments do."""
-    return problem._replace(offsets=starts)
-
-
 def number_segments(
     first: Array, stop: Array, kind: Array, n_tokens: int, outside: int, bits: int
 ) -> Array:
@@ -177,21 +174,14 @@ def make_problem(
     cache_mb: float = 512.0,
 ) -> SegmentProblem:
     """Lay out sequences for the kernels; ``segments`` are offsets, lengths and features."""
-    token_gram, gram_row = place_products(offsets, cache_mb)
     return SegmentProblem(
-        indptr=np.ascontiguousarray(indptr, dtype=np.int64),
-        indices=np.ascontiguousarray(indices, dtype=np.int32),
-        values=np.ascontiguousarray(values),
-        offsets=np.ascontiguousarray(offsets, dtype=np.int64),
-        labels=np.ascontiguousarray(labels, dtype=np.int32),
+        **lay_out_tokens(indptr, indices, values, offsets, labels, cache_mb),
         segment_ptr=np.ascontiguousarray(segments[0], dtype=np.int64),
         segment_length=np.ascontiguousarray(segments[1], dtype=np.int32),
         segment_feature=np.ascontiguousarray(segments[2], dtype=np.int32),
         max_length=np.ascontiguousarray(max_length, dtype=np.int64),
         bucket=buckets(int(np.max(max_length))),
         weight=np.ascontiguousarray(weight, dtype=np.float64),
-        token_gram=token_gram,
-        gram_row=gram_row,
         n_features=int(n_features),
         n_segment_features=int(n_segment_features),
         n_labels=len(max_length),
@@ -204,14 +194,9 @@ def make_problem(
 
 
 @helper
-def _row_size(problem: SegmentProblem) -> int:
-    return (ROLES * problem.n_labels + 3) // 4 * 4
-
-
-@helper
 def _tail(problem: SegmentProblem, w: Array) -> Array:
     """The weights behind those of tokens, a view."""
-    return w[problem.n_features * _row_size(problem) :]
+    return w[problem.n_features * pad_row(ROLES * problem.n_labels) :]
 
 
 @helper
@@ -225,18 +210,38 @@ def _moves_at(problem: SegmentProblem) -> int:
 
 
 @helper
+def _has_role(problem: SegmentProblem, code: int, role: int) -> bool:
+    """Whether a token is one of its segment's (0), its first (1), its last (2)."""
+    if role == 0:
+        return True
+    if problem.max_length[read_label(code, problem.bits)] == 1:
+        return False
+    place = read_place(code, problem.bits)
+    return place == 0 if role == 1 else place + 1 == read_length(code, problem.bits)
+
+
+@helper
+def has_column(problem: SegmentProblem, code: int, column: int) -> bool:
+    role, k = divmod(column, problem.n_labels)
+    return k == read_label(code, problem.bits) and _has_role(problem, code, role)
+
+
+@helper
+def count_shared(problem: SegmentProblem, a: int, b: int) -> int:
+    count = 0
+    if read_label(a, problem.bits) == read_label(b, problem.bits):
+        for role in range(ROLES):
+            count += int(_has_role(problem, a, role) and _has_role(problem, b, role))
+    return count
+
+
+@helper
 def _columns(problem: SegmentProblem, code: int, out: Array) -> int:
     """Write the columns of the token table that count for a token; how many they are."""
-    k = read_label(code, problem.bits)
-    out[0] = k
-    count = 1
-    if problem.max_length[k] > 1:
-        place = read_place(code, problem.bits)
-        if place == 0:
-            out[count] = problem.n_labels + k
-            count += 1
-        if place + 1 == read_length(code, problem.bits):
-            out[count] = 2 * problem.n_labels + k
+    count = 0
+    for role in range(ROLES):
+        if _has_role(problem, code, role):
+            out[count] = role * problem.n_labels + read_label(code, problem.bits)
             count += 1
     return count
 
@@ -331,7 +336,7 @@ def _truth_of(problem: SegmentProblem, i: int, length: int) -> Array:
 @helper
 def planes_score(problem: SegmentProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes: the weights of a token's features are summed once for all."""
-    lo, size = problem.offsets[i], _row_size(problem)
+    lo, size = problem.offsets[i], pad_row(ROLES * problem.n_labels)
     m, length = ys.shape
     gold = _truth_of(problem, i, length)
     places = np.empty(_most_places(problem, i, length), dtype=np.int64)
@@ -360,7 +365,7 @@ def planes_score(problem: SegmentProblem, i: int, ys: Array, w: Array, out: Arra
 @helper
 def planes_add(problem: SegmentProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
     """``w += Σ_j steps_j·Δf(y_j)``: changes of one token are summed, then spread."""
-    lo, size = problem.offsets[i], _row_size(problem)
+    lo, size = problem.offsets[i], pad_row(ROLES * problem.n_labels)
     m, length = ys.shape
     gold = _truth_of(problem, i, length)
     places = np.empty(_most_places(problem, i, length), dtype=np.int64)
@@ -390,111 +395,11 @@ def planes_add(problem: SegmentProblem, i: int, ys: Array, steps: Array, w: Arra
 
 
 @helper
-def plane_score(problem: SegmentProblem, i: int, y: Array, w: Array) -> float:
-    ys = np.empty((1, y.shape[0]), dtype=np.int32)
-    out = np.empty(1)
-    copy(y, ys[0])
-    planes_score(problem, i, ys, w, out)
-    return out[0]
-
-
-@helper
-def plane_add(problem: SegmentProblem, i: int, y: Array, step: float, w: Array) -> None:
-    ys = np.empty((1, y.shape[0]), dtype=np.int32)
-    copy(y, ys[0])
-    planes_add(problem, i, ys, np.full(1, step), w)
-
-
-# Distances between planes.
-
-
-@helper
-def _common(problem: SegmentProblem, a: int, b: int) -> int:
-    """How many columns of the token table two codes share."""
-    bits = problem.bits
-    k = read_label(a, bits)
-    if k != read_label(b, bits):
-        return 0
-    if problem.max_length[k] == 1:
-        return 1
-    p, q = read_place(a, bits), read_place(b, bits)
-    ends_a, ends_b = p + 1 == read_length(a, bits), q + 1 == read_length(b, bits)
-    return 1 + int(p == 0 and q == 0) + int(ends_a and ends_b)
-
-
-@helper
-def _token_sqdist_gram(problem: SegmentProblem, i: int, y: Array, z: Array, where: Array) -> float:
-    """``‖Σ_t x_t ⊗ (r(y_t) − r(z_t))‖²`` from products of tokens; r are the columns of a token."""
-    lo = problem.offsets[i]
-    gram = problem.token_gram
-    total = 0.0
-    for p in range(where.shape[0]):
-        s = where[p]
-        row = problem.gram_row[lo + s] + lo
-        for q in range(p + 1):
-            t = where[q]
-            sign = _common(problem, y[s], y[t]) + _common(problem, z[s], z[t])
-            sign -= _common(problem, y[s], z[t]) + _common(problem, z[s], y[t])
-            if sign == 0:
-                continue
-            value = gram[row + t]
-            if np.isnan(value):
-                value = token_dot(problem, lo + s, lo + t)
-                gram[row + t] = value
-            total += sign * value if p == q else 2 * sign * value
-    return total
-
-
-@helper
-def _sign(problem: SegmentProblem, y: int, z: int, column: int, own: Array) -> float:
-    """1 where y has a column and z has not, −1 the other way round."""
-    sign = 0.0
-    for c in range(_columns(problem, y, own)):
-        sign += 1.0 if own[c] == column else 0.0
-    for c in range(_columns(problem, z, own)):
-        sign -= 1.0 if own[c] == column else 0.0
-    return sign
-
-
-@helper
-def _token_sqdist_scatter(
-    problem: SegmentProblem, i: int, y: Array, z: Array, where: Array, scratch: Array
-) -> float:
-    """The same by summing the tokens of one column at a time: linear in the length."""
-    lo = problem.offsets[i]
-    own = np.empty(ROLES, dtype=np.int64)
-    total = 0.0
-    for column in range(ROLES * problem.n_labels):
-        for clear in range(2):
-            for t in where:
-                sign = _sign(problem, y[t], z[t], column, own)
-                if sign == 0.0:
-                    continue
-                for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                    f = problem.indices[p]
-                    if clear == 0:
-                        scratch[f] += sign * problem.values[p]
-                    else:
-                        total += scratch[f] * scratch[f]
-                        scratch[f] = 0.0
-    return total
-
-
-@helper
 def plane_sqdist(problem: SegmentProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
     """``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after."""
     length = y.shape[0]
-    where = np.empty(length, dtype=np.int64)
-    count = 0
-    for t in range(length):
-        if y[t] != z[t]:
-            where[count] = t
-            count += 1
-    where = where[:count]
-    if has_products(problem, problem.offsets[i], where):
-        total = _token_sqdist_gram(problem, i, y, z, where)
-    else:
-        total = _token_sqdist_scatter(problem, i, y, z, where, scratch)
+    where = list_differences(y, z)
+    total = rows_sqdist(problem, i, y, z, where, ROLES * problem.n_labels, scratch)
     places = np.empty(_most_places(problem, i, length), dtype=np.int64)
     tail = scratch[problem.n_features :]
     _add_tail(problem, i, y, z, 1.0, places, tail)
@@ -597,11 +502,10 @@ def score_segments(
 ) -> tuple[SegmentScores, float]:
     """The scores of all segments of sequence i with the scaled loss, and what is left of that."""
     lo, hi = problem.offsets[i], problem.offsets[i + 1]
-    m, stride, size = problem.n_labels, problem.stride, _row_size(problem)
+    m, stride, size = problem.n_labels, problem.stride, pad_row(ROLES * problem.n_labels)
     length = hi - lo
     rows = np.empty((length, size))
-    table = w[: problem.n_features * size].reshape((problem.n_features, size))
-    gather_rows(problem.indptr, problem.indices, problem.values, lo, hi, table, rows)
+    gather_rows(problem.indptr, problem.indices, problem.values, lo, hi, w, rows)
     inside = np.zeros((length, stride))
     first = np.zeros((length, stride))
     last = np.zeros((length, stride))
@@ -631,11 +535,6 @@ def score_segments(
 
 
 @helper
-def output_length(problem: SegmentProblem, i: int) -> int:
-    return problem.offsets[i + 1] - problem.offsets[i]
-
-
-@helper
 def decode(problem: SegmentProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     scores, constant = score_segments(problem, i, w, loss_scale)
     return best_segments(scores, problem.bits, y_out) + constant
@@ -647,12 +546,7 @@ def decode_best(problem: SegmentProblem, i: int, w: Array, loss_scale: float, ys
     return n_best_segments(scores, problem.bits, ys, np.empty(ys.shape[0]))
 
 
-@helper
-def truth(problem: SegmentProblem, i: int, y_out: Array) -> None:
-    copy(problem.labels[problem.offsets[i] :], y_out)
-
-
-register(SegmentProblem, **{name: own for name, own in vars().items() if name in PRIMITIVES})
+register(SegmentProblem, vars())
 
 
 @kernel
