@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hingeline._jit import kernel
 from hingeline.inference import relaxation
 from hingeline.inference.factor_graph import assignment_score
-from hingeline.inference.relaxation import message_start
+from hingeline.inference.messages import message_start
 
 # isort: split
 from graphs import any_graph, binary_pairs, brute_force, grid, lp_relaxation, relaxed_bound, scored

@@ -24,14 +24,12 @@ from scipy import sparse
 from hingeline._checks import Array
 from hingeline._jit import by_class, helper, kernel
 from hingeline.inference import factor_graph
-from hingeline.inference.exact import enumerate_best, graph_cut, is_submodular, max_product
+from hingeline.inference.ad3 import alternating_directions
+from hingeline.inference.cut import graph_cut, is_submodular
+from hingeline.inference.enumeration import enumerate_best
 from hingeline.inference.factor_graph import Scored, Topologies, Topology
-from hingeline.inference.relaxation import (
-    alternating_directions,
-    block_descent,
-    keep_better,
-    message_start,
-)
+from hingeline.inference.messages import block_descent, keep_better, message_start
+from hingeline.inference.trees import max_product
 
 AUTO, MAX_PRODUCT, ENUMERATION, GRAPH_CUT, LP, AD3, ICM = range(7)
 INFERENCE = {
