@@ -484,27 +484,26 @@ class Vocabulary(Layout):
             require(fine, "array 'values' of the encoder holds a value twice.")
         keys = get_array(arrays, "keys", np.int64)
         key_ends = get_ends(arrays, "key_ends", len(keys))
-        plans = [self._plan(group) for group in self.groups]
-        fine = len(key_ends) == sum(map(len, plans))
+        self.open_numberings()
+        fine = len(key_ends) == sum(len(group.numberings) for group in self.groups)
         require(fine, "array 'key_ends' of the encoder does not fit its templates.")
         columns = get_array(arrays, "columns", np.int64) if grown else np.arange(len(keys))
-        fine = np.array_equal(np.sort(columns), np.arange(len(columns)))
+        fine = not grown or np.array_equal(np.sort(columns), np.arange(len(columns)))
         require(fine, "array 'columns' of the encoder must number the features.")
         pieces = iter(np.split(keys, key_ends[:-1]))
-        for group, plan in zip(self.groups, plans, strict=True):
-            for stage, (_, radices) in enumerate(plan):
-                part, limit = next(pieces), prod(radices)
-                if stage:
-                    limit = group.numberings[-1].count * prod(radices[1:])
+        for group in self.groups:
+            for stage, own in enumerate(group.numberings):
+                part, limit = next(pieces), own.size
+                if stage:  # a key's first part numbers the keys of the stage before
+                    limit = group.numberings[stage - 1].count * (own.size // 2**31)
                 if len(part) and (part[0] < 0 or part[-1] >= limit or (np.diff(part) <= 0).any()):
                     raise ValueError("array 'keys' of the encoder does not fit its templates.")
-                group.numberings.append(Numbering(prod(radices)))
-                if stage < len(plan) - 1:
-                    group.numberings[-1].add(part, np.arange(len(part), dtype=np.int32))
+                if own is not group.numberings[-1]:
+                    own.add(part, np.arange(len(part), dtype=np.int32))
             first, self.n_features = self.n_features, self.n_features + len(part)
             if self.n_features > len(columns):
                 break
-            group.numberings[-1].add(part, columns[first : self.n_features].astype(np.int32))
+            own.add(part, columns[first : self.n_features].astype(np.int32))
         fine = not grown or self.n_features == len(columns)
         require(fine, "array 'columns' of the encoder does not fit its keys.")
         return self
