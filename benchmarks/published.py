@@ -20,10 +20,10 @@ from datasets import LETTER_FEATURES, NEWS20_FEATURES, data_file
 from hingeline.data.arff import read_arff
 from hingeline.data.conll import ConlluDocument, read_conll, read_conllu
 from hingeline.data.images import LetterWords, read_idx, read_letters
-from hingeline.data.records import Tree, read_trees
 from hingeline.data.samples import MultilabelData
 from hingeline.data.svmlight import read_multilabel, read_svmlight
 from hingeline.data.text import open_text
+from hingeline.data.trees import Tree, read_trees
 from hingeline.features.tables import TokenTable
 
 Array = np.ndarray[Any, Any]

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from hingeline._jit import kernel
-from hingeline.inference import relaxation
+from hingeline.inference import ad3
+from hingeline.inference import messages as lp
 from hingeline.inference.factor_graph import assignment_score
 from hingeline.inference.messages import message_start
 
@@ -24,12 +25,12 @@ TABLE = settings(max_examples=60, deadline=None)
 
 @kernel
 def solve(problem, sent, y, max_iterations, tol):
-    return relaxation.alternating_directions(problem, sent, y, max_iterations, tol)
+    return ad3.alternating_directions(problem, sent, y, max_iterations, tol)
 
 
 @kernel
 def descend(problem, sent, y, max_passes, tol):
-    return relaxation.block_descent(problem, sent, y, max_passes, tol)
+    return lp.block_descent(problem, sent, y, max_passes, tol)
 
 
 def run(problem, iterations=3000, tol=1e-7):
@@ -84,5 +85,5 @@ def test_plain_python_does_the_same():
     problem = scored(np.random.default_rng(4), [2, 3, 2], [(0, 1), (1, 2), (0, 2), (0, 1, 2)])
     sent = np.zeros(message_start(problem[0])[-1])
     y = np.empty(3, dtype=np.int32)
-    value = relaxation.alternating_directions(problem, sent, y, 50, 1e-7)
+    value = ad3.alternating_directions(problem, sent, y, 50, 1e-7)
     assert value == pytest.approx(run(problem, 50)[0], abs=1e-6)

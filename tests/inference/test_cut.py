@@ -10,7 +10,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import maximum_flow
 
 from hingeline._jit import kernel
-from hingeline.inference import exact as module
+from hingeline.inference import cut as module
 from hingeline.inference.factor_graph import are_binary_pairs, assignment_score, join, make_topology
 
 # isort: split

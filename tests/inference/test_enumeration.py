@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from hingeline._jit import kernel
-from hingeline.inference import exact
+from hingeline.inference import enumeration
 from hingeline.inference.factor_graph import (
     Scored,
     assignment_score,
@@ -27,7 +27,7 @@ TABLE = settings(max_examples=60, deadline=None)
 
 @kernel
 def solve(problem, y):
-    exact.enumerate_best(problem, y)
+    enumeration.enumerate_best(problem, y)
     return assignment_score(problem, y)
 
 
@@ -43,7 +43,7 @@ def test_best_of_all(problem):
 def test_plain_python_does_the_same(problem):
     y = np.empty(len(problem[0].n_states), dtype=np.int32)
     z = np.empty_like(y)
-    exact.enumerate_best(problem, y)
+    enumeration.enumerate_best(problem, y)
     assert assignment_score(problem, y) == pytest.approx(solve(problem, z), abs=1e-12)
 
 

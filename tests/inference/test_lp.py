@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from hingeline._jit import kernel
-from hingeline.inference import relaxation
+from hingeline.inference import messages
 from hingeline.inference.factor_graph import assignment_score
 
 # isort: split
@@ -18,11 +18,11 @@ TABLE = settings(max_examples=100, deadline=None)
 
 @kernel
 def descend(problem, sent, y, max_passes, tol):
-    return relaxation.block_descent(problem, sent, y, max_passes, tol)
+    return messages.block_descent(problem, sent, y, max_passes, tol)
 
 
 def no_messages(graph):
-    return np.zeros(relaxation.message_start(graph)[-1])
+    return np.zeros(messages.message_start(graph)[-1])
 
 
 @TABLE
@@ -64,7 +64,7 @@ def test_tight_on_forests(problem):
 def test_plain_python_does_the_same(problem):
     y = np.empty(len(problem[0].n_states), dtype=np.int32)
     expected = descend(problem, no_messages(problem[0]), y, 3, 0.0)
-    got = relaxation.block_descent(problem, no_messages(problem[0]), y, 3, 0.0)
+    got = messages.block_descent(problem, no_messages(problem[0]), y, 3, 0.0)
     assert got == pytest.approx(expected, abs=1e-9)
 
 

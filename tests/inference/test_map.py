@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline.inference import exact
+from hingeline.inference import cut as graph_cut
 from hingeline.inference import map as module
 from hingeline.inference.factor_graph import assignment_score, join, make_topology, meets
 
@@ -43,7 +43,7 @@ def refuse(graph, method):
 def test_bounds(method, problem):
     if refuse(problem.graph, method):
         return
-    if method == "graph-cut" and not exact.is_submodular(problem):
+    if method == "graph-cut" and not graph_cut.is_submodular(problem):
         with pytest.raises(ValueError, match="not submodular: use inference='auto'"):
             solve(problem, method)
         return

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from hingeline._jit import kernel
-from hingeline.inference import exact as module
+from hingeline.inference import trees as module
 from hingeline.inference.factor_graph import are_forests, assignment_score, join, make_topology
 
 # isort: split

@@ -35,7 +35,7 @@ from hingeline.data.text import open_text
 from hingeline.estimators.base import positive_part
 from hingeline.evaluation.metrics import attachment_scores, evaluate, multilabel_scores
 from hingeline.features.dicts import DictEncoder
-from hingeline.features.parts import SegmentTemplates
+from hingeline.features.segments import SegmentTemplates
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.estimators import versions
 from hingeline.modelfile.files import ModelFileError, read_header

@@ -60,8 +60,8 @@ FORMATS: dict[str, Format] = {entry.name: entry for entry in (
            "JSON lines, one sentence per line, also of spaCy"),
     Format("text", "tokens", _late("records.read_raw"), None,
            "running text, one sentence per line"),
-    Format("crfsuite", "sequences", _late("svmlight.read_crfsuite"),
-           _late("svmlight.write_crfsuite", 2),
+    Format("crfsuite", "sequences", _late("crfsuite.read_crfsuite"),
+           _late("crfsuite.write_crfsuite", 2),
            "CRFsuite: label and attributes, one token per line"),
     Format("svmhmm", "sequences", _late("svmlight.read_svmhmm"), _late("svmlight.write_svmhmm", 2),
            "SVM^hmm: TAG qid:N index:value, one token per line", ("n_features", "zero_based")),
@@ -76,7 +76,7 @@ FORMATS: dict[str, Format] = {entry.name: entry for entry in (
            ("n_features", "n_labels", "zero_based")),
     Format("arff", "multilabel", _late("arff.read_label_sets"), _late("arff.write_label_sets"),
            "ARFF with Mulan's XML list of labels", ("labels",)),
-    Format("trees", "trees", _late("records.read_trees"), _late("records.write_trees"),
+    Format("trees", "trees", _late("trees.read_trees"), _late("trees.write_trees"),
            "bracketed trees, as the Penn Treebank"),
 )}
 # fmt: on
@@ -256,7 +256,7 @@ def detect_format(source: File) -> str:
 
 
 def _is_trees(content: bytes) -> bool:
-    from hingeline.data.records import iter_trees
+    from hingeline.data.trees import iter_trees
 
     try:
         for _ in iter_trees(TextSource(io.BytesIO(content), "")):

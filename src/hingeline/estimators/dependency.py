@@ -15,7 +15,7 @@ from hingeline.core.loop import Reporter
 from hingeline.core.primitives import Layout, decode, pad_row
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features import input as reading
-from hingeline.features.parts import ArcFeatures
+from hingeline.features.arcs import ArcFeatures
 from hingeline.features.tables import Labels, TokenTable
 from hingeline.inference.dependencies import find_best_trees, find_crossing
 from hingeline.structures import dependency

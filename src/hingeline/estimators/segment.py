@@ -18,7 +18,7 @@ from hingeline.estimators.allowed import first_invalid
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.chain import TokenModel
 from hingeline.features import input as reading
-from hingeline.features.parts import SegmentTemplates
+from hingeline.features.segments import SegmentTemplates
 from hingeline.features.tables import Labels
 from hingeline.structures import segment
 from hingeline.structures.segment import SegmentProblem

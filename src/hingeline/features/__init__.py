@@ -1,8 +1,9 @@
 """Encoders: text, dicts and numbers as the sparse tokens that chains are trained on."""
 
+from hingeline.features.arcs import ArcFeatures
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.input import PerToken
-from hingeline.features.parts import ArcFeatures, SegmentTemplates
+from hingeline.features.segments import SegmentTemplates
 from hingeline.features.tables import SparseSequences, TokenTable, from_frame, to_column
 from hingeline.features.templates import TokenTemplates
 
