@@ -35,7 +35,7 @@ def check_options(names: dict[str, Any], workers: str) -> dict[str, Any]:
 
 def check_estimator(estimator: Any) -> None:
     """Refuse parameters that do not work in blocks, before anything is read."""
-    from hingeline.distributed import refuse
+    from hingeline.distributed.fit import refuse
 
     try:
         refuse(estimator)
@@ -62,7 +62,7 @@ def learn(
     blocks: int | None,
 ) -> None:
     """Train in blocks; ``reading`` is format, columns, use and label."""
-    from hingeline.distributed import list_parts, train_blocks
+    from hingeline.distributed.fit import list_parts, train_blocks
 
     with blame_workers():
         train_blocks(model, list_parts(names, *reading), blocks, None, **where)
