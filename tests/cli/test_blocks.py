@@ -61,7 +61,7 @@ class Here:
 
 @pytest.fixture
 def local(monkeypatch):
-    monkeypatch.setattr("hingeline.distributed._open", lambda *_, **__: Here())
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: Here())
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def train(folder, *options, files="part-*.conll", workers=2):
 
 def test_files_train_on_workers_to_the_bits_of_the_library(folder, monkeypatch):
     result, model = train(folder, "--tol", "0.1", "-C", "0.3", "--use", "0", "--min-count", "2")
-    monkeypatch.setattr("hingeline.distributed._open", lambda *_, **__: Here())
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: Here())
     library = fit_blocks(
         ChainSSVM(C=0.3, tol=0.1, random_state=0, features=TokenTemplates(min_count=2)),
         str(folder / "part-*.conll"),

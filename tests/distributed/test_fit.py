@@ -89,7 +89,7 @@ class Here:
 
 @pytest.fixture
 def here(monkeypatch):
-    monkeypatch.setattr("hingeline.distributed._open", lambda *_, **__: Here(2))
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: Here(2))
 
 
 TAGGER = ChainSSVM(C=0.3, tol=0.02, random_state=0)
@@ -98,7 +98,7 @@ TAGGER = ChainSSVM(C=0.3, tol=0.02, random_state=0)
 @pytest.fixture(scope="module")
 def tagger():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hingeline.distributed._open", lambda *_, **__: Here(1))
+        patch.setattr("hingeline.distributed.fit._open", lambda *_, **__: Here(1))
         return fit_blocks(TAGGER, notes())
 
 
@@ -207,7 +207,7 @@ def test_without_workers_the_best_certified_weights_remain(monkeypatch):
                 raise WorkersLost("The Dask scheduler is gone.")
             return super().call(*given)
 
-    monkeypatch.setattr("hingeline.distributed._open", lambda *_, **__: Dying(1))
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: Dying(1))
     with pytest.warns(ConvergenceWarning, match="The Dask scheduler is gone"):
         model = fit_blocks(TAGGER, notes())
     assert not model.converged_
@@ -255,7 +255,7 @@ class Losing(Here):
 def test_blocks_may_be_lost_or_moved_at_any_time(tagger, monkeypatch, lose, moves):
     """While they are read, posed or begun, twice, and in a round."""
     executor = Losing(lose, moves)
-    monkeypatch.setattr("hingeline.distributed._open", lambda *_, **__: executor)
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: executor)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         other = fit_blocks(TAGGER, notes())
@@ -275,7 +275,7 @@ def test_lost_blocks_may_go_to_a_worker_that_has_others(tagger, monkeypatch):
             return super().call(method, common, own)
 
     executor = Gathering((40,))
-    monkeypatch.setattr("hingeline.distributed._open", lambda *_, **__: executor)
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: executor)
     with pytest.warns(UserWarning, match="2 blocks are made anew"):
         other = fit_blocks(TAGGER, notes())
     assert len(executor.hosts[0].blocks) == 4

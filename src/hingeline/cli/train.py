@@ -154,7 +154,7 @@ def train(
         require(task == "segments", "--lexicon is for --task segments: leave it out.")
         estimator.set_params(segment_features=fits.read_lexicons(lexicon))
     if workers is not None:
-        from hingeline.distributed import list_parts, refuse, train_blocks
+        from hingeline.distributed.fit import list_parts, refuse, train_blocks
 
         with files.blame_workers(TypeError):  # before anything is read
             refuse(estimator)

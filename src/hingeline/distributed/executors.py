@@ -95,7 +95,10 @@ class Executor(AbstractContextManager["Executor"]):
         for worker, reply in replies.items():
             self.sent += len(shared) + len(requests[worker])
             self.received += len(reply or b"")
-            found: Any = LOST if reply is None else _load(reply)
+            try:
+                found: Any = LOST if reply is None else pickle.loads(reply)
+            except Exception as unreadable:
+                found = _Failure(unreadable, "")
             if found is LOST:
                 self._lose(worker)
             elif isinstance(found, _Failure):
@@ -217,14 +220,6 @@ class _Failure(NamedTuple):
     text: str
 
 
-def _load(reply: bytes) -> Any:
-    """Unpickle a reply; a failure if that cannot be done."""
-    try:
-        return pickle.loads(reply)
-    except Exception as error:
-        return _Failure(error, "")
-
-
 # On the worker -----------------------------------------------------------------------------------
 
 
@@ -271,7 +266,7 @@ class Processes(Executor):
             sys.exit(_NO_GUARD)  # this is a worker, which is about to run its parent's script again
         for slot in range(min(self.n_workers, len(self._home))):
             if slot in self._workers and not self._workers[slot][0].is_alive():
-                self._end(slot)
+                self._lose(slot)
             if slot not in self._workers:
                 context = multiprocessing.get_context("spawn")
                 ours, theirs = context.Pipe()
@@ -311,18 +306,16 @@ class Processes(Executor):
         finally:
             # After Ctrl-C: what they would say now, nobody waits for.
             for slot in waiting.values():
-                self._end(slot)
-        for slot in [slot for slot, reply in replies.items() if reply is None]:
-            self._end(slot)
+                self._lose(slot)
         return replies
 
-    def _end(self, slot: int) -> None:
-        """End a process that is dead or busy."""
-        process, pipe = self._workers.pop(slot)
+    def _lose(self, worker: Any) -> None:
+        """End a process that is dead or busy, too."""
+        super()._lose(worker)
+        process, pipe = self._workers.pop(worker)
         process.kill()
         process.join()
         pipe.close()
-        self._lose(slot)
         if process.exitcode == 1:  # an exception outside of any host
             self._why = "and what it wrote above says why"
         if process.exitcode == _NO_GUARD:
