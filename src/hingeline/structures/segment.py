@@ -328,17 +328,11 @@ def _tail_score(
 
 
 @helper
-def _truth_of(problem: SegmentProblem, i: int, length: int) -> Array:
-    lo = problem.offsets[i]
-    return problem.labels[lo : lo + length]
-
-
-@helper
 def planes_score(problem: SegmentProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes: the weights of a token's features are summed once for all."""
     lo, size = problem.offsets[i], pad_row(ROLES * problem.n_labels)
     m, length = ys.shape
-    gold = _truth_of(problem, i, length)
+    gold = problem.labels[lo : lo + length]
     places = np.empty(_most_places(problem, i, length), dtype=np.int64)
     columns = np.empty(ROLES, dtype=np.int64)
     row = np.empty(size)
@@ -367,7 +361,7 @@ def planes_add(problem: SegmentProblem, i: int, ys: Array, steps: Array, w: Arra
     """``w += Σ_j steps_j·Δf(y_j)``: changes of one token are summed, then spread."""
     lo, size = problem.offsets[i], pad_row(ROLES * problem.n_labels)
     m, length = ys.shape
-    gold = _truth_of(problem, i, length)
+    gold = problem.labels[lo : lo + length]
     places = np.empty(_most_places(problem, i, length), dtype=np.int64)
     columns = np.empty(ROLES, dtype=np.int64)
     change = np.zeros(size)
@@ -420,7 +414,7 @@ def plane_sqdist(problem: SegmentProblem, i: int, y: Array, z: Array, scratch: A
 @helper
 def plane_loss(problem: SegmentProblem, i: int, y: Array) -> float:
     bits = problem.bits
-    gold = _truth_of(problem, i, y.shape[0])
+    gold = problem.labels[problem.offsets[i] :]
     total = 0.0
     for t in range(y.shape[0]):
         if y[t] == gold[t]:
