@@ -11,7 +11,7 @@ from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, check_finite, check_sample_weight, require, warn
-from hingeline.core.primitives import Layout, stack_blocks
+from hingeline.core.primitives import Compiled, Layout, stack_blocks
 from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
 from hingeline.structures import custom
 from hingeline.structures.custom import Structure
@@ -58,9 +58,7 @@ class SSVM(BaseSSVM, BaseModel):
         outputs, width = self._pack(X, y)
         weights = check_sample_weight(sample_weight, len(outputs))
         try:
-            if self.structure.exact:
-                _refuse_decoding_without_loss(self.structure, X, outputs, width)
-            compiled = custom.compile_problem(self.structure, X, outputs)
+            compiled = self._compile_own(X, outputs, width)
             previous = None
             if self.warm_start:
                 known = fingerprint(self.structure, X, outputs)
@@ -105,6 +103,12 @@ class SSVM(BaseSSVM, BaseModel):
         both = f"{what} {last} for X[{len(X) - 1}]"
         require(last == first.shape, f"{both}: all must have one length.")
         return outputs, len(first)
+
+    def _compile_own(self, X: Any, outputs: list[Array], width: int) -> Compiled:
+        """The problem, after a look at some examples whether decoding is what it says."""
+        if self.structure.exact:
+            _refuse_decoding_without_loss(self.structure, X, outputs, width)
+        return custom.compile_problem(self.structure, X, outputs)
 
     @property
     def _layout(self) -> Layout:
