@@ -235,6 +235,15 @@ def check_finite(values: Array, where: str) -> None:
         raise ValueError(f"{where} contains {kind}: replace or drop such values first.")
 
 
+def number_classes(y: Array) -> tuple[Array, Array]:
+    """The classes, sorted, and each label's number; integers close together are counted."""
+    if y.dtype.kind == "i" and len(y) and int(y.max()) - (least := int(y.min())) < len(y):
+        places = y.astype(np.int64) - least
+        known = np.bincount(places) > 0
+        return (np.flatnonzero(known) + least).astype(y.dtype), (np.cumsum(known) - 1)[places]
+    return np.unique(y, return_inverse=True)
+
+
 def as_csr(matrix: Any) -> sp.csr_matrix:
     """CSR with sorted, summed indices; the caller's matrix is left alone."""
     if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.size and matrix.all():

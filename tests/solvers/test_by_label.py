@@ -93,10 +93,21 @@ def test_named_inference_changes_nothing():
     assert named.duality_gap_ == plain.duality_gap_
 
 
-def test_weights_do_not_depend_on_threads():
-    X, Y = make()
+@pytest.mark.parametrize("labels", [7, 21])  # labels go by eights, wherever threads divide them
+def test_weights_do_not_depend_on_threads(labels):
+    X, Y = make(labels=labels)
     one, two = (fit(X, Y, n_jobs=jobs).weights_ for jobs in (1, 3))
     np.testing.assert_array_equal(one, two)
+
+
+def test_labels_together_and_alone_have_one_optimum():
+    X, Y = make(labels=19)
+    together = fit(X, Y)
+    for k in (0, 7, 18):
+        alone = fit(X, Y[:, k])
+        np.testing.assert_allclose(together.coef_[k], alone.coef_[0], atol=2e-3)
+    assert together.primal_objective_ == pytest.approx(true_primal(together, X, Y, 1.0))
+    assert together.duality_gap_ <= 1e-6 * together.primal_objective_
 
 
 def test_badly_scaled_features_are_no_obstacle():

@@ -13,6 +13,7 @@ from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.core.formulations import make_formulation
 from hingeline.solvers.newton import Curvature, respond
 from hingeline.solvers.sdm import Accelerator
+from hingeline.structures import multiclass
 from hingeline.structures.multiclass import compile_problem, make_problem
 
 # isort: split
@@ -75,11 +76,14 @@ def test_response_is_the_maximiser(slack: str, C: float) -> None:
     assert total == pytest.approx(best, rel=1e-6)
 
 
-def test_curvature_of_classes_is_that_of_their_rows() -> None:
+@pytest.mark.parametrize("dense", [False, True])
+def test_curvature_of_classes_is_that_of_their_rows(
+    dense: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(0)
     n, d, k = 5, 3, 4
     X = rng.normal(size=(n, d))
-    X[2, 1] = 0.0
+    X[2, 1] = X[2, 1] if dense else 0.0
     labels = rng.integers(k, size=n).astype(np.int32)
     import scipy.sparse as sp
 
@@ -105,6 +109,13 @@ def test_curvature_of_classes_is_that_of_their_rows() -> None:
     expected = Curvature(free, rho, sigma).multiply_rows(np.array(rows), np.array(owners))
     upper = np.triu_indices(d * k)
     np.testing.assert_allclose(matrix[upper], expected[upper], atol=1e-12)
+    assert (compiled.curvature is not None) == dense
+    if compiled.curvature is not None:
+        blocks = np.zeros((d * k, d * k))
+        assert not compiled.curvature(1.0 * free, rho, sigma, blocks)  # too few: loops are faster
+        monkeypatch.setattr(multiclass, "PRODUCT_FLOPS", 0.0)
+        assert compiled.curvature(1.0 * free, rho, sigma, blocks)
+        np.testing.assert_allclose(blocks[upper], expected[upper], atol=1e-12)
     naive = sum(
         sigma[i]
         * (R := np.array([r for r, o in zip(rows, owners, strict=True) if o == i])).T

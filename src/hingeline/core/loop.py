@@ -270,6 +270,7 @@ def _result(
     """Certify what was not yet, and say how the run came to stop."""
     tol, passes, history = limits.tol, progress.passes, progress.history
     unsure = not progress.relative_gap <= tol and progress.last_certificate < passes
+    unsure = unsure and not (solver.certifies and math.isfinite(history[-1].estimate))
     if unsure or reason == "interrupted":
         progress.best_dual = max(progress.best_dual, solver.lower_bound())
         solver.certify()

@@ -423,6 +423,8 @@ class Compiled:
     output_losses: Callable[[], Array] | None = None  # (n, outputs)
     output_squares: Array | None = None  # (n,) ``‖Δf_i(k)‖²``, the same for all wrong outputs
     isotropic: bool = False  # ``all_isotropy`` is above 0 for every example
+    #: (scales, rho, sigma, matrix) as ``all_curvature`` for all examples at once, if it pays.
+    curvature: Callable[[Array, Array, Array, Array], bool] | None = None
     matrix_order: Array | None = None  # the weights that the rows of a matrix stand for
     exact: bool = True  # decoding finds the best output, whatever the weights are
     bounded: bool = True  # what decoding says of the best value is at least that value

@@ -83,7 +83,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
         checks.refuse_none(y)
         X, y = self._check_rows(X, y)
         self._check_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+        self.classes_, labels = checks.number_classes(y)
         text = f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
         checks.require(len(self.classes_) > 1, text)
         weights = checks.check_sample_weight(sample_weight, len(labels))
@@ -129,7 +129,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
             if first:
                 self.classes_ = np.unique(y if classes is None else classes)
             more = [] if classes is None else np.unique(classes).tolist()
-            distinct, numbers = np.unique(y, return_inverse=True)
+            distinct, numbers = checks.number_classes(y)
             self.classes_ = add_classes(self.classes_, [*more, *distinct.tolist()])
             text = "at least 2 classes are needed: pass classes= at the first call."
             checks.require(len(self.classes_) > 1, text)

@@ -53,6 +53,7 @@ from hingeline.solvers.sdm import Accelerator, Pair
 
 RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as many examples.
 NEAR_STAGES = 3  # Stages at most where Newton steps may begin soon.
+VISITED = 0.4  # The share of examples that a pass visits, on average.
 LONG_PASS = 1e8  # Multiplications and additions; Ctrl-C is heard after every pass as long as this.
 CAP_ROUNDING = 1e-12  # Multipliers may miss the bound of their sum by this share of it.
 
@@ -591,7 +592,10 @@ class EnumeratedSDM(CertifiedSolver):
         self.rule: Any = (Isotropic if closed else Pair)(self.options.precision)
         n_weights = math.inf if compiled.matrix_order is None else len(compiled.matrix_order)
         few = n_weights <= self.options.newton_weights and not self.hard
-        self.accelerate = Accelerator(self.options.cg_steps, n_weights if few else math.inf)
+        few_visits = VISITED ** (-1 / 3)  # linear algebra is dearer beside them
+        self.accelerate = Accelerator(
+            self.options.cg_steps, n_weights * few_visits if few else math.inf
+        )
         self._distance = math.inf  # of the last look's primal from the dual
         self._near = False  # Newton steps may begin soon
         self.certifies = not self.hard
@@ -601,6 +605,8 @@ class EnumeratedSDM(CertifiedSolver):
             self._near = self.accelerate.price(self._work(10)) <= 30.0
             most = NEAR_STAGES if self._near else 20
             self.plan_stages(float(form.cap.mean()) * self.square, most)
+        # The first sweep from nothing is far from the optimum: the next visits all, unseen.
+        self._blind = 1 if start is not None or self.stages or self.hard else 2
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
@@ -631,10 +637,10 @@ class EnumeratedSDM(CertifiedSolver):
         stage = self.stage()
         if self.clock <= 8 or self.clock % 16 == 0:
             self.restart_average()  # early iterates would only hold it back
-        if self.stage_begins(self.clock) or (self.clock == 1 and not self.w.any()):
-            self.gaps[self.active] = 1.0  # nothing is known: all are worth a visit
-        elif self.clock == 1:
+        if self.clock == 1 and self.w.any():
             self._look(stage)
+        elif self.clock <= self._blind or self.stage_begins(self.clock):
+            self.gaps[self.active] = 1.0  # nothing is known: all are worth a visit
         passes = self.options.passes
         if not self.stages:  # the first gaps are soon out of date
             passes = min(passes, 4 + 2 * self.clock)
@@ -644,7 +650,7 @@ class EnumeratedSDM(CertifiedSolver):
             self.pass_over(part, stage)
         final = stage is self.form and self.clock > 1
         leapt = final and self.accelerate(self, self._distance, self._work(passes))
-        if self.stage_begins(self.clock + 1):
+        if self.clock < self._blind or self.stage_begins(self.clock + 1):
             return math.inf
         # A step over all planes leaves the average behind.
         primal = self._look_at_best(stage, both=leapt or self.clock % 4 == 0)
@@ -751,7 +757,10 @@ class EnumeratedSDM(CertifiedSolver):
         assert order is not None
         matrix = np.zeros((len(order), len(order)))
         free = parts.free.reshape(self.alpha.shape)
-        add_curvature(self.compiled.problem, self.form, free, parts.rho, parts.sigma, matrix)
+        at_once, known = self.compiled.curvature, (parts.rho, parts.sigma, matrix)
+        scales = free * (self.offsets if self.form.rescaled else 1.0)
+        if at_once is None or not at_once(scales, *known):
+            add_curvature(self.compiled.problem, self.form, free, *known)
         return matrix, order
 
     def mean_square(self) -> float:

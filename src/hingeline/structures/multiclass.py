@@ -5,6 +5,7 @@
 of them are the working set: ``all_scores`` reads every class in one sweep over x.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from hingeline._simd import largest, rows_add, rows_add_few, rows_dot
 from hingeline.core.primitives import Compiled, Layout, pad_row, put_product, register, stack_blocks
 
 FAR = 65536  # Weight vectors longer than this do not stay in a core's own cache.
+PRODUCT_FLOPS = 4e4  # What a call of a matrix product costs, in steps of a loop.
 
 
 @by_reference
@@ -96,7 +98,47 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         output_squares=squares,
         matrix_order=weights[:, : problem.n_labels].T.ravel(),
         isotropic=problem.costly == 1 and bool(problem.sqnorm.all()),
+        curvature=partial(add_blocks, problem) if is_dense(problem) else None,
     )
+
+
+def is_dense(problem: MulticlassProblem) -> bool:
+    """Whether every row has every feature, in order."""
+    return bool((np.diff(problem.indptr) == problem.n_features).all())
+
+
+def add_blocks(
+    problem: MulticlassProblem, scales: Array, rho: Array, sigma: Array, matrix: Array
+) -> bool:
+    """What :func:`all_curvature` adds, of dense rows, by matrix products; False: loops are faster.
+
+    ``scales`` (examples, classes) are 0 where multipliers are not free.
+    """
+    d, m = problem.n_features, problem.n_labels
+    some = np.flatnonzero(scales.any(axis=1))
+    entries = (np.count_nonzero(scales[some], axis=1) + 1) ** 2
+    if float(entries.sum()) * d * d < PRODUCT_FLOPS * m * m:
+        return False
+    x = problem.values.reshape(-1, d)[some]
+    own, scales, sigma = problem.labels[some], scales[some], sigma[some]
+    squares = sigma[:, None] * scales**2
+    shared = scales.copy()  # Σ_j s_j (e_own − e_j), up to its sign
+    everyone = np.arange(len(some))
+    shared[everyone, own] = -scales.sum(axis=1)
+    coupled = (-rho[some] * sigma)[:, None] * shared
+    blocks = matrix.reshape(m, d, m, d)
+    for p in range(m):
+        for q in range(p, m):
+            weight = coupled[:, p] * shared[:, q]
+            if p == q:
+                weight += squares[:, p] + np.where(own == p, squares.sum(axis=1), 0.0)
+            else:
+                weight -= np.where(own == p, squares[:, q], 0.0)
+                weight -= np.where(own == q, squares[:, p], 0.0)
+            rows = np.flatnonzero(weight)
+            part = x[rows]
+            blocks[p, :, q] += part.T @ (part * weight[rows, None])
+    return True
 
 
 @helper
