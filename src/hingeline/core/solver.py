@@ -397,16 +397,19 @@ def carry_over(before: Formulation, form: Formulation, masses: Array, counts: Ar
 
 
 class PlaneSolver(CertifiedSolver):
-    """Multipliers on planes found by decoding, which a rule moves; subclasses have a schedule.
+    """Multipliers on planes found by decoding: a schedule of passes, and a rule for visits.
 
+    The schedule here is that of :mod:`hingeline.solvers.sdm`; others replace :meth:`sweep`.
     ``patience`` and ``cut_into_blocks`` read the options ``patience`` and ``block``, which the
-    ``Options`` of a subclass that uses them must have.
+    ``Options`` of a subclass that uses them must have; the schedule reads all of ``SDM``'s.
     """
 
     by_example = True
     polishes = True
     inner_products = True  # whether the working set keeps those of an example's planes
+    repeats = 1  # how often a decoding pass decodes an example in a row, while it is violated
     rule: Any  # how mass moves at a visit: see :mod:`hingeline.core.blocks`
+    accelerate: Any  # a step over all planes with mass
 
     def _begin(self, start: WorkingSet | None) -> None:
         self.fresh = start is None
@@ -455,6 +458,15 @@ class PlaneSolver(CertifiedSolver):
         """The problem whose examples have the planes: the whole one, unless outputs fall apart."""
         return self.compiled.problem
 
+    @property
+    def active_blocks(self) -> Array:
+        """The blocks of multipliers that may have mass."""
+        return self.active
+
+    def blocks_of(self, examples: Array) -> Array:
+        """The blocks to visit after these examples were decoded."""
+        return examples
+
     def make_room(self) -> None:
         """More slots for the blocks that have found no room for a plane."""
         self.ws = blocks.make_room(self.ws, self.clock, self.patience)
@@ -495,6 +507,52 @@ class PlaneSolver(CertifiedSolver):
         """Let the average cover the later half of the run, 16 passes at most."""
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()
+
+    def mean_square(self) -> float:
+        """Mean of ``‖a·Δf‖²`` over the planes known, after a look at some examples."""
+        if not self.n_planes:
+            self.find(self.active[:100], self.patience)
+        squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
+        return float(squares.mean()) if len(squares) else 0.0
+
+    def plan_stages_by_sample(self) -> None:
+        """From nothing: decode some examples to see how much a step fills one."""
+        square = self.mean_square() if self.fresh and np.isfinite(self.form.cap).all() else 0.0
+        if square > 0.0:
+            self.plan_stages(float(self.form.cap[self.active[:100]].mean()) * square, most=2)
+
+    def sweep(self) -> float:
+        """One decoding pass and the cached passes after it."""
+        options = self.options
+        self.clock += 1
+        self.restart_average_in_time()
+        stage = self.stage()
+        known = self.n_planes
+        order = self.rng.permutation(self.active)
+        for part in self.cut_into_blocks(order):
+            for _ in range(self.repeats):
+                self.find(part, self.patience)
+                self.move(self.blocks_of(part), stage, self.gaps)
+                self.oracle_calls += len(part)
+                part = part[self.violation[part] > 0.0]
+        estimate = float(self.gaps.sum())
+        self.make_room()
+        passes = options.cached_passes
+        active, found = self.active_blocks, self.n_planes - known
+        if 20 * found <= len(active):  # decoding hardly finds anything any more
+            passes *= 5
+        for _ in range(passes):
+            worth = self.gaps > options.skip * self.gaps[active].sum() / max(len(active), 1)
+            if not worth.any():
+                break
+            part = self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0)))
+            self.move(part, stage, self.gaps)
+        if stage is self.form and self.clock > 1:
+            work = 2.0 * self.plane_size * max(self.n_planes, 1) * (1 + passes)
+            growth = found / max(len(active), 1)
+            if self.accelerate(self, estimate, work, growth) and self.accelerate.newton:
+                self.restart_average()  # it is left behind
+        return estimate if stage is self.form else np.inf
 
     # For weights that others move as well (:mod:`hingeline.distributed`): no average is made.
 

@@ -31,7 +31,7 @@ values of different moments are not compared.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -67,6 +67,7 @@ from hingeline.core.primitives import (
     plane_score,
 )
 from hingeline.core.registry import option, option_names
+from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.enumerated import VISITS, EnumeratedSDM, Work, visit
 from hingeline.solvers.enumerated import hinges as all_hinges
 from hingeline.solvers.sdm import SDM, Accelerator
@@ -438,7 +439,7 @@ def published_pass(
     return largest
 
 
-class SDCD(SDM):
+class SDCD(PlaneSolver):
     """Sequential dual coordinate descent over planes; see the head of this module."""
 
     name = "sdcd"
@@ -454,6 +455,7 @@ class SDCD(SDM):
         delta: float | None = option(None, "Σδ² of a decoding pass at which to stop, whatever tol")
         max_outputs: int | None = option(None, "violated outputs that a certificate lists")
         violators: str | int = "argmax"
+        newton_weights: ClassVar[int] = 0  # type: ignore[misc]  # its steps know no boxes
 
         def unused(self, slack: str) -> Iterable[str]:
             published = self.schedule == "published"
@@ -464,18 +466,16 @@ class SDCD(SDM):
     saved_numbers = (*SDM.saved_numbers, "decoding")
 
     def _begin(self, start: WorkingSet | None) -> None:
-        self.published = self.options.schedule == "published"
         super()._begin(start)
         self.decoding = True
+        self.published = self.options.schedule == "published"
         # Algorithm 2 knows no certificate: where its own rule stops it, one at the end is enough.
         self.certifies = self.published and self.options.delta is not None
         self.restricted = self.options.violators != "all" and not self.hard
         self.rule = Box(0.0 if self.published else self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
-
-    def plan_stages_by_sample(self) -> None:
         if not self.published:
-            super().plan_stages_by_sample()
+            self.plan_stages_by_sample()
 
     def sweep(self) -> float:
         """A pass of the published schedule, or a decoding pass and the cached ones after it."""

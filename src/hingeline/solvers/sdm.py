@@ -357,7 +357,6 @@ class SDM(PlaneSolver):
 
     name = "sdm"
     slacks: ClassVar[tuple[str, ...]] = ("max", "squared")
-    repeats = 1  # how often a decoding pass decodes an example in a row, while it is violated
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
@@ -379,58 +378,3 @@ class SDM(PlaneSolver):
         few = len(self.w) <= self.options.newton_weights and not self.hard
         self.accelerate = Accelerator(self.options.cg_steps, len(self.w) if few else np.inf)
         self.plan_stages_by_sample()
-
-    @property
-    def active_blocks(self) -> Array:
-        """The blocks of multipliers that may have mass."""
-        return self.active
-
-    def blocks_of(self, examples: Array) -> Array:
-        """The blocks to visit after these examples were decoded."""
-        return examples
-
-    def mean_square(self) -> float:
-        """Mean of ``‖a·Δf‖²`` over the planes known, after a look at some examples."""
-        if not self.n_planes:
-            self.find(self.active[:100], self.patience)
-        squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
-        return float(squares.mean()) if len(squares) else 0.0
-
-    def plan_stages_by_sample(self) -> None:
-        """From nothing: decode some examples to see how much a step fills one."""
-        square = self.mean_square() if self.fresh and np.isfinite(self.form.cap).all() else 0.0
-        if square > 0.0:
-            self.plan_stages(float(self.form.cap[self.active[:100]].mean()) * square, most=2)
-
-    def sweep(self) -> float:
-        """One decoding pass and the cached passes after it."""
-        options = self.options
-        self.clock += 1
-        self.restart_average_in_time()
-        stage = self.stage()
-        known = self.n_planes
-        order = self.rng.permutation(self.active)
-        for part in self.cut_into_blocks(order):
-            for _ in range(self.repeats):
-                self.find(part, self.patience)
-                self.move(self.blocks_of(part), stage, self.gaps)
-                self.oracle_calls += len(part)
-                part = part[self.violation[part] > 0.0]
-        estimate = float(self.gaps.sum())
-        self.make_room()
-        passes = options.cached_passes
-        active, found = self.active_blocks, self.n_planes - known
-        if 20 * found <= len(active):  # decoding hardly finds anything any more
-            passes *= 5
-        for _ in range(passes):
-            worth = self.gaps > options.skip * self.gaps[active].sum() / max(len(active), 1)
-            if not worth.any():
-                break
-            part = self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0)))
-            self.move(part, stage, self.gaps)
-        if stage is self.form and self.clock > 1:
-            work = 2.0 * self.plane_size * max(self.n_planes, 1) * (1 + passes)
-            growth = found / max(len(active), 1)
-            if self.accelerate(self, estimate, work, growth) and self.accelerate.newton:
-                self.restart_average()  # it is left behind
-        return estimate if stage is self.form else np.inf

@@ -35,6 +35,7 @@ from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import option_names
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_costs
+from hingeline.core.solver import PlaneSolver
 from hingeline.features.input import find_classes
 from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdm import SDM
@@ -207,7 +208,7 @@ class Stream:
         rows = matrices[0] if len(matrices) == 1 else sp.vstack(matrices, format="csr")
         return rows, offsets, labels
 
-    def _solver_class(self) -> type[SDM]:
+    def _solver_class(self) -> type[PlaneSolver]:
         return SDCD if self.owner.slack == "sum" else SDM
 
     def _visit_new(self, examples: Examples, weights: Array, passes: int) -> None:
