@@ -4,8 +4,8 @@ One command: ``python benchmarks/first_contact.py``. The dicts are those of the 
 CRFsuite's wrappers, on CoNLL-2000. Reading them for training is ``DictEncoder.fit_transform``
 against ``Trainer.append``; tagging is ``predict`` against ``Tagger.tag``, dicts to labels on both
 sides. Small matrices, one for each sentence, are beside the same rows stacked by their owner, which
-are checked as often. A cold start is a process of its own that loads a model and tags one sentence, with and
-without kernels on disk; which kernels it compiled is in the result.
+are checked as often. A cold start is a process of its own that loads a model and tags one sentence,
+with and without kernels on disk; which kernels it compiled is in the result.
 """
 
 from __future__ import annotations
