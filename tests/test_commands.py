@@ -200,7 +200,16 @@ def run_line(line: str) -> str:
 
 
 #: Pages whose commands compile what no other test wants, or start processes.
-SLOW = {"tagging", "segments", "dependencies", "distributed", "cheat_sheet", "semisupervised"}
+SLOW = {
+    "tagging",
+    "segments",
+    "dependencies",
+    "distributed",
+    "cheat_sheet",
+    "semisupervised",
+    "nu",
+    "summed",
+}
 WITH = [page for page in sorted(PAGES) if any(not why_not_run(c) for c, _ in find_commands(page))]
 
 
