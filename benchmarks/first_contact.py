@@ -3,8 +3,9 @@
 One command: ``python benchmarks/first_contact.py``. The dicts are those of the tutorials of
 CRFsuite's wrappers, on CoNLL-2000. Reading them for training is ``DictEncoder.fit_transform``
 against ``Trainer.append``; tagging is ``predict`` against ``Tagger.tag``, dicts to labels on both
-sides. A cold start is a process of its own that loads a model and tags one sentence, with and
-without kernels on disk; which kernels it compiled is in the result.
+sides. Small matrices, one for each sentence, are beside the same rows stacked by their owner, which
+are checked as often. A cold start is a process of its own that loads a model and tags one sentence,
+with and without kernels on disk; which kernels it compiled is in the result.
 """
 
 from __future__ import annotations
@@ -84,6 +85,40 @@ def compare(
     return {"work": what, "ours": tokens / mine, "peer": tokens / peer, "ratio": peer / mine}
 
 
+def compare_matrices(
+    model: ChainSSVM, X: list[Any], X_train: list[Any], y_train: list[Any], repeat: int
+) -> list[Row]:
+    """A matrix for each sentence, beside all of them stacked by their owner beforehand."""
+    matrices, own = (list(model.encoder_.transform(part)) for part in (X, X_train))
+    (stacked, lengths), (all_own, own_lengths) = (
+        (sp.vstack(part).tocsr(), [m.shape[0] for m in part]) for part in (matrices, own)
+    )
+    labels = [label for labels in y_train for label in labels]
+    new = ChainSSVM(tol=0.1, random_state=0)
+    rows = [
+        compare(
+            "predict: a list of small matrices, beside one stacked",
+            20 * repeat,
+            sum(lengths),
+            lambda: model.predict(matrices),
+            lambda: model.predict(as_new(stacked), lengths),
+        ),
+        compare(
+            "fit: a list of small matrices, beside one stacked",
+            repeat,
+            sum(own_lengths),
+            lambda: new.fit(own, y_train),
+            lambda: new.fit(as_new(all_own), labels, own_lengths),
+        ),
+    ]
+    return rows
+
+
+def as_new(matrix: sp.csr_matrix) -> sp.csr_matrix:
+    """The same arrays in a matrix that does not remember that it was checked before."""
+    return sp.csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
 def tag_singly(tag: Callable[[Any], Any], X: list[Any]) -> float:
     """Median milliseconds of a sentence."""
     return 1e3 * float(np.median([timed_quietly(tag, x) for x in X]))
@@ -136,17 +171,7 @@ def main() -> None:
         ]
         single = [tag_singly(lambda x: model.predict([x]), X_test[:500])]
         single.append(tag_singly(tagger.tag, X_test[:500]))
-        matrices = list(model.encoder_.transform(X_test))
-        stacked, lengths = sp.vstack(matrices).tocsr(), [m.shape[0] for m in matrices]
-        rows.append(
-            compare(
-                "a list of small matrices, beside one stacked",
-                options.repeat,
-                test_tokens,
-                lambda: model.predict(matrices),
-                lambda: model.predict(stacked, lengths),
-            )
-        )
+        rows += compare_matrices(model, X_test, X[:LEARNT], y[:LEARNT], options.repeat)
         with tempfile.TemporaryDirectory() as empty:
             cold = start_cold(folder / "m.hinge", X_test[0], empty)
             warm = start_cold(folder / "m.hinge", X_test[0], empty)

@@ -14,10 +14,13 @@ import pytest
 import typer
 
 from hingeline.cli.app import app
+from test_commands import make_files
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+OUTSIDE = re.compile(r"\]\((https?:[^)\s]*)\)|^(?:url|repository-code): *(\S+)$", re.MULTILINE)
 
 NOTES = """
 from hingeline.data import load_notes
@@ -45,6 +48,8 @@ dev_y = [labels] * 5
 """,
     "cheat_sheet": "",
 }
+#: The pages that read files, for which small ones do.
+FILES = {"dependencies"}
 #: The pages that use published data.
 PUBLISHED = {"tagging": "conll2002"}
 
@@ -69,6 +74,8 @@ def test_the_code_on_a_page_runs(page, blocks, tmp_path, monkeypatch):
             pytest.skip("HINGELINE_DATA is not set")
         for path in (Path(data) / PUBLISHED[page]).iterdir():
             Path(path.name).symlink_to(path.resolve())
+    if page in FILES:
+        make_files(tmp_path)
     scope = {"__name__": "page"}
     exec(BEFORE.get(page, ""), scope)
     for number, block in enumerate(blocks, start=1):
@@ -140,3 +147,14 @@ def test_links_lead_somewhere():
         for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
             if not link.startswith(("http:", "https:", "#")):
                 assert (page.parent / link.partition("#")[0]).exists(), f"{page.name}: {link}"
+
+
+def test_links_to_other_sites_are_well_formed():
+    """Whether they still lead somewhere only ``sphinx -b linkcheck`` can tell, with a network."""
+    pages = {*PAGES, *ROOT.glob("*.md"), *(ROOT / "benchmarks").glob("*.md"), ROOT / "CITATION.cff"}
+    texts = {page.name: page.read_text(encoding="utf-8") for page in pages}
+    found = [(n, a or b) for n, text in texts.items() for a, b in OUTSIDE.findall(text)]
+    assert len(found) >= 3
+    for name, link in found:
+        assert re.fullmatch(r"https://([a-z0-9-]+\.)+[a-z]{2,}(/[!-~]*)?", link), (name, link)
+    assert "python -m sphinx -b linkcheck docs " in texts["CONTRIBUTING.md"]

@@ -16,6 +16,7 @@ from hingeline.estimators.paths import C_path as C_path
 from hingeline.estimators.paths import Path as Path
 from hingeline.estimators.paths import nu_path as nu_path
 from hingeline.estimators.segment import SegmentSSVM as SegmentSSVM
+from hingeline.evaluation.metrics import scorer as scorer
 from hingeline.modelfile.estimators import load as load
 from hingeline.semisupervised.estimator import SemiSupervisedSSVM as SemiSupervisedSSVM
 from hingeline.structures.custom import Structure as Structure

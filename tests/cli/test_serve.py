@@ -5,14 +5,16 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import os
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -210,3 +212,114 @@ def test_a_browser_shows_labels_and_no_script_of_the_text(server: Server, tmp_pa
     assert "&lt;" in done.stdout
     assert "<script>alert" not in done.stdout
     assert "CONSOLE" not in done.stderr  # nothing is blocked or wrong
+
+
+class Browser:
+    """Chromium with one page, told what to do through a pipe."""
+
+    def __init__(self, folder: Path) -> None:
+        (theirs_in, self._out), (self._in, theirs_out) = os.pipe(), os.pipe()
+        command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "about:blank"]
+        command += ["--remote-debugging-pipe", f"--user-data-dir={folder}"]
+        # The pipes are its files 3 and 4, whatever their numbers are here.
+        shell = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
+        self._process = subprocess.Popen(
+            ["bash", "-c", shell, "bash", *command],
+            pass_fds=(theirs_in, theirs_out),
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._rest, self._number, self.asked = b"", 0, set[str]()
+        self._session: dict[str, str] = {}
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        found = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = {"sessionId": found["sessionId"]}
+        self.call("Network.enable")
+
+    def call(self, method: str, **params: Any) -> Any:
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params, **self._session}
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        while True:
+            while b"\0" not in self._rest:
+                more = os.read(self._in, 65536)
+                assert more, "Chromium is gone"
+                self._rest += more
+            line, _, self._rest = self._rest.partition(b"\0")
+            told = json.loads(line)
+            if told.get("method") == "Network.requestWillBeSent":
+                self.asked.add(urlsplit(told["params"]["request"]["url"]).netloc)
+            if told.get("id") == self._number:
+                assert "error" not in told, told
+                return told["result"]
+
+    def run(self, script: str) -> Any:
+        return self.call("Runtime.evaluate", expression=script, returnByValue=True)["result"].get(
+            "value"
+        )
+
+    def wait_for(self, script: str) -> Any:
+        for _ in range(300):
+            found = self.run(script)
+            if found:
+                return found
+            time.sleep(0.05)
+        pytest.fail(f"never true: {script}: {self.run('document.body.innerText')}")
+
+    def press(self, key: str, code: int) -> None:
+        for kind in ("rawKeyDown", "char", "keyUp"):
+            text = {"text": "\r"} if key == "Enter" and kind == "char" else {}
+            known = {"key": key, "code": key, "windowsVirtualKeyCode": code, **text}
+            if kind != "char" or text:
+                self.call("Input.dispatchKeyEvent", type=kind, **known)
+
+    def close(self) -> None:
+        os.close(self._out)
+        os.close(self._in)
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium to look at it")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_reader_with_a_keyboard(server: Server, tmp_path: Path, width: int) -> None:
+    """From text to labels, to why, to a correction that is learnt from, to a file of it."""
+    browser = Browser(tmp_path)
+    try:
+        sizes = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.call("Emulation.setDeviceMetricsOverride", **sizes)
+        browser.call("Page.navigate", url=server.address)
+        browser.wait_for("document.readyState == 'complete' && !!document.getElementById('go')")
+        browser.run("document.getElementById('text').focus()")
+        browser.call("Input.insertText", text="Anna met Oslo")
+        browser.press("Tab", 9)
+        browser.press("Enter", 13)  # on "Label it"
+        word = "[...document.querySelectorAll('.token')].find(b => b.innerText.startsWith('Oslo'))"
+        browser.wait_for(f"!!{word}")
+        for _ in range(3):
+            browser.press("Tab", 9)
+        assert browser.run(f"document.activeElement == {word}")
+        browser.press("Enter", 13)
+        panel = "document.getElementById('panel').innerText"
+        browser.wait_for(f"{panel}.includes('leads the next best one here by')")
+        assert browser.run(f"{panel}.includes('The best labellings')")
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+        assert browser.run("document.activeElement.id == 'label'")
+        browser.run("document.activeElement.select()")
+        browser.call("Input.insertText", text="B-LOC")
+        browser.press("Tab", 9)
+        browser.press("Enter", 13)  # on "Put this label"
+        browser.wait_for(f"{word}.innerText.includes('B-LOC')")
+        browser.run("[...document.querySelectorAll('#panel button.main')][0].click()")
+        browser.wait_for("document.body.innerText.includes('Kept, and learnt.')")
+        assert browser.run("!document.getElementById('keep').hidden")
+        browser.run("document.querySelector('.token').click()")
+        browser.wait_for("!document.getElementById('panel').hidden")
+        browser.press("Escape", 27)
+        browser.wait_for("document.getElementById('panel').hidden")
+    finally:
+        browser.close()
+    assert browser.asked == {urlsplit(server.address).netloc}
+    assert "Oslo B-LOC" in server.tagger.download().replace("\t", " ")

@@ -68,6 +68,56 @@ def test_a_larger_C_is_not_tried_where_no_slack_is_left() -> None:
     assert repr(model.C_path_).split()[:4] == ["C", "relative_gap", "held_out_loss", "1"]
 
 
+def test_values_of_C_with_the_same_solution_are_passed_over() -> None:
+    """Separable rows with many errors outside: no multiplier is near its bound."""
+    rng = np.random.default_rng(0)
+    X = 5.0 * rng.normal(size=(60, 200))
+    y = np.arange(60) % 3
+    model = MulticlassSSVM("auto", random_state=0).fit(X, y)
+    first, second = model.C_path_[:2]
+    assert first.held_out_loss > 0.4
+    assert second.C < 0.1 * first.C
+    grid = np.log10([trial.C for trial in model.C_path_]) * 2
+    np.testing.assert_allclose(grid, grid.round(), atol=1e-9)
+    # By hand: the same certificate holds for the last value that was passed over.
+    compiled, weights = model._compile(model._make(*posed(model, X, y))), np.ones(len(y))
+    with compiled.workers(1) as workers:
+        search = paths.HeldOut("C", model, compiled, weights, workers)
+        result, dual, _ = search.solve(None, 1.0)
+        C, start = search.follow(1.0, dual, 10.0**-0.5)
+        assert C * 10.0**-0.5 < dual.multipliers.sum(axis=1).max() <= C < 1.0
+        again, _, _ = search.solve(start, C)
+    assert again.n_iter == 1
+    assert again.dual >= result.dual * (1 - 1e-9)
+    assert again.primal <= result.primal * (1 + 1e-9)
+
+
+def posed(model: Any, X: Any, y: Any) -> tuple[Any, ...]:
+    from hingeline._checks import as_csr
+
+    return model._with_constant(as_csr(X)), None, y.astype(np.int32)
+
+
+def test_weights_of_zero_are_no_predictions() -> None:
+    """As where classes overlap so much that zero is the solution: its ties are errors."""
+    model = MulticlassSSVM("auto", fit_intercept=False, random_state=0)
+    model.fit(np.zeros((40, 2)), np.arange(40) % 4)
+    assert not model.weights_.any()
+    assert [trial.held_out_loss for trial in model.C_path_] == [1.0] * len(model.C_path_)
+
+
+def test_nothing_is_tried_where_no_gain_could_be_told_from_chance() -> None:
+    X, y = rows(noise=0.1)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    held = np.random.default_rng(seed).permutation(len(y))[: len(y) // 5]
+    for wrong, tried in ((2, False), (3, True)):
+        labels = y.copy()
+        labels[held[:wrong]] = (y[held[:wrong]] + 1) % 3
+        model = MulticlassSSVM("auto", random_state=0).fit(X, labels)
+        assert model.C_path_[0].held_out_loss == pytest.approx(wrong / 60)
+        assert (len(model.C_path_) > 1) == tried
+
+
 def test_same_bits_for_any_number_of_threads() -> None:
     X, Y = chains()
     one, two = (ChainSSVM("auto", random_state=0, n_jobs=n).fit(X, Y) for n in (1, 2))

@@ -11,10 +11,8 @@ from hingeline.cli import app, files
 from hingeline.cli.app import check_target, split_names
 
 #: Formats by the ending of a file's name, for --to auto.
-_ENDINGS = {
-    ".mrg": "trees",
-    **{f".{name}": name for name in ("conll", "conllu", "crfsuite", "svmhmm", "svmlight", "arff")},
-}
+_NAMES = ("conll", "conllu", "csv", "jsonl", "crfsuite", "svmhmm", "svmlight", "arff")
+_ENDINGS = {".mrg": "trees", **{f".{name}": name for name in _NAMES}}
 
 
 def convert(

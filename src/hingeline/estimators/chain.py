@@ -71,17 +71,21 @@ class TokenModel:
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
 
-    def _read_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
-        """Tokens of new sequences as rows, and where sequences begin."""
+    def _read_tokens(
+        self: Any, X: Any, lengths: Any, constant: bool = False
+    ) -> tuple[sp.csr_matrix, Array]:
+        """Tokens of new sequences as rows, with the constant if so asked; where sequences begin."""
         check_is_fitted(self, "weights_")
         encoder = getattr(self, "encoder_", None)
         if getattr(self, "features", None) is None:
             reading.refuse_words(encoder, X, lengths)
-        matrix, offsets = reading.known_tokens(encoder, X, lengths)
-        if encoder is not None and matrix.shape[1] > self.n_features_in_:
-            matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
-        what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
-        checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
+        matrix, offsets = reading.known_tokens(encoder, X, lengths, constant)
+        n, known = matrix.shape[1] - constant, self.n_features_in_
+        if encoder is not None and n > known:  # another model taught the encoder more
+            matrix, n = matrix[:, :known], known
+            matrix = reading.with_constant(matrix) if constant else matrix
+        what = f"X has {n} features, but {type(self).__name__} was fitted with"
+        checks.require(n == known, f"{what} {known}.")
         return matrix, offsets
 
     def _scaled_C(self, problem: Any, weights: Array) -> float:
@@ -152,10 +156,9 @@ class ChainModel:
 
     def _prepare(self: Any, X: Any, lengths: Any, allowed: Any) -> ChainProblem:
         """New sequences as the kernels of prediction want them."""
-        matrix, offsets = self._read_tokens(X, lengths)
+        rows, offsets = self._read_tokens(X, lengths, bool(self.fit_intercept))
         m = len(self.classes_)
-        nothing = np.zeros(matrix.shape[0], dtype=np.int32)
-        rows = self._with_constant(matrix)
+        nothing = np.zeros(rows.shape[0], dtype=np.int32)
         return self._pose(rows, offsets, nothing, np.zeros((m, m)), 0.0, allowed)
 
     def _allows(self: Any, labels: Array, offsets: Array) -> bool:

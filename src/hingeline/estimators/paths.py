@@ -6,7 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
@@ -16,8 +16,10 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from hingeline._checks import Array, positive, require, warn
+from hingeline.core.blocks import WorkingSet
+from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Compiled, Workers
-from hingeline.core.results import Result, Rows, relative
+from hingeline.core.results import DualMemory, Result, Rows, relative
 from hingeline.estimators.base import BaseSSVM, positive_part
 from hingeline.solvers.nu import TIE, Look, Margins, best_multiple
 
@@ -27,7 +29,8 @@ MOST_HALVINGS = 7  # ``nu="auto"`` goes down to ν_max over two to this power.
 N_POINTS = 10  # Points of a path where none are named.
 MOST_STEPS = 5  # ``C="auto"`` goes so many half decades up or down.
 ERRORS = 1.5  # A gain counts above so many standard errors.
-LEAST_PASSES = 5
+LEAST_PASSES = 3
+HAIR = 1e-9  # Of the largest weight: a margin that makes ties, of weights that are zero, errors.
 
 
 @dataclass
@@ -217,6 +220,26 @@ class HeldOut:
             warnings.simplefilter("ignore")  # the trial says how far it came
             return self.model._solve_with(self.compiled, self.rest, start, *C, **options)
 
+    def follow(self, C: float, dual: DualMemory, step: float) -> tuple[float, DualMemory]:
+        """The last step down at which multipliers are within bounds, and these as found there.
+
+        They are as good there: the dual objective is the same, and the primal is not larger.
+        """
+        masses = dual.multipliers
+        if isinstance(masses, WorkingSet):
+            owners = np.repeat(np.arange(len(self.rest)), masses.capacity)
+            sums = np.bincount(owners, masses.alpha, len(self.rest))
+        elif isinstance(masses, np.ndarray) and masses.ndim == 2:
+            sums = masses.sum(axis=1)  # more than enough where each has a bound of its own
+        else:
+            return C, dual
+        model, least = self.model, float(sums.max()) / float(self.rest[self.rest > 0.0].min())
+        if model.slack != "max" or not 0.0 < least < C * step:
+            return C, dual
+        while C * step >= least:
+            C *= step
+        return C, replace(dual, form=make_formulation(C, model.slack, model.rescale, self.rest))
+
 
 class Trials(Rows):
     """Values that ``"auto"`` tried, as a list that shows itself as a table."""
@@ -304,22 +327,28 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
     """A C of small loss on a fifth of the examples, the multipliers there, and all trials.
 
     From the default downwards in half decades until two do not lower the loss by more than
-    chance may; where no step down paid, upwards until one does not, or until hardly any slack is
-    left to lower. Each fit starts from the best before, and none makes more passes than the first:
-    a larger C takes long, and has shown by then whether it helps.
+    chance may, or one raises it so; where no step down paid, upwards until one does not, or until
+    hardly any slack is left to lower. Each fit starts from the best before, and makes at most half
+    the passes of the first: a C that takes long has shown by then whether it helps. Values of C at
+    which the multipliers of the best are within their bounds, too, have its solution, and are
+    passed over; and nothing is tried where so few predictions are wrong that no gain could be told
+    from chance.
     """
     middle = estimator._choose_C(compiled.problem, weights)
     trials = Trials()
     with compiled.workers(estimator.n_jobs) as workers:
         search = HeldOut("C", estimator, compiled, weights, workers)
         model, held, share = search.model, search.held, search.share
+        n_held = np.count_nonzero(held)
 
         def fit(C: float, start: Any) -> tuple[float, Any, Array, float]:
             result, dual, _ = search.solve(start, C)
-            found = search.judge.look(result.weights, 0.0)
+            # Ties, as between weights that are all zero, are errors.
+            hair = HAIR * float(np.abs(result.weights).max()) or 1.0
+            found = search.judge.look(result.weights, hair)
             trials.append(CTrial(C, float(result.relative_gap), found.risk))
             if len(trials) == 1:
-                model.max_iter = min(model.max_iter, max(result.n_iter, LEAST_PASSES))
+                model.max_iter = min(model.max_iter, max(result.n_iter // 2, LEAST_PASSES))
             if estimator.verbose:
                 print(f"C={C:.4g}  held-out loss {found.risk:.4g}", file=sys.stderr)
             slack = 1.0 - 0.5 * float(result.weights @ result.weights) / result.primal
@@ -327,20 +356,23 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
 
         best = fit(middle, None)
         for step, patience in ((10.0**-0.5, 2), (10.0**0.5, 1)):
-            C, tries, other = best[0], patience, best
+            C, tries, start, other = best[0], patience, best[1], best
+            if step < 1.0:
+                C, start = search.follow(C, start, step)
             for _ in range(MOST_STEPS):
                 C *= step
                 if step > 1.0 and other[3] < TRIAL_TOL["C"]:
                     break
-                if not (share * best[2]).any():  # nothing is left to gain
+                wrong = np.count_nonzero(share * best[2])
+                if wrong <= ERRORS**2 * (1.0 - wrong / n_held):
                     break
-                other = fit(C, best[1])
+                other = fit(C, start)
                 gain = share * (best[2] - other[2])
                 error = math.sqrt(float(((gain - share * gain.sum())[held] ** 2).sum()))
                 tries -= int(gain.any())  # the same predictions say nothing
                 if gain.sum() > ERRORS * error:
-                    best, tries = other, patience
-                if tries == 0:
+                    best, tries, start = other, patience, other[1]
+                if tries == 0 or gain.sum() < -ERRORS * error:
                     break
             if best[0] < middle:
                 break
