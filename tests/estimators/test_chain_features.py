@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from hingeline import ChainSSVM
 from hingeline.features import DictEncoder, SparseSequences, TokenTemplates
 from hingeline.features.input import stack_sequences, with_constant
-from hingeline.features.tables import TokenTable, is_readable, stack_matrices
+from hingeline.features.tables import TokenTable
 
 
 def corpus() -> tuple[list[list[tuple[str, str]]], list[list[str]]]:
@@ -234,72 +234,6 @@ def test_small_matrices_are_stacked_as_they_are() -> None:
         np.testing.assert_array_equal(matrix.toarray(), np.vstack(dense))
         assert matrix.has_canonical_format
         assert offsets.tolist() == [0, 3, 4, 6, 11]
-
-
-@pytest.mark.parametrize("kind", ["f8", "f4", "i8", "?", "g"])
-@pytest.mark.parametrize("constant", [False, True])
-def test_stacking_is_what_scipy_does(kind: str, constant: bool) -> None:
-    rng = np.random.default_rng(0)
-    dense = [rng.integers(0, 3, size=(n, 5)).astype(kind) for n in (2, 1, 7)]
-    dense[1][:] = 0  # a row without entries
-    matrices = [sp.csr_matrix(x) for x in dense]
-    matrices[2] = pickle.loads(pickle.dumps(matrices[2]))  # its dtype is another object
-    if kind == "f8":
-        matrices = [sp.csr_array(m) for m in matrices]
-    matrix, offsets = stack_sequences(matrices, None, constant)
-    wanted = np.vstack(dense).astype("f4" if kind == "f4" else "f8")
-    wanted = np.c_[wanted, np.ones((10, int(constant)), wanted.dtype)]
-    np.testing.assert_array_equal(matrix.toarray(), wanted)
-    assert matrix.dtype == wanted.dtype
-    assert matrix.has_canonical_format
-    assert offsets.tolist() == [0, 2, 3, 10]
-    fast = stack_matrices(matrices, constant)
-    assert (fast is None) == (kind == "g" or not is_readable())
-
-
-def test_stacking_reads_arrays_as_they_lie() -> None:
-    rng = np.random.default_rng(0)
-    dense = rng.integers(0, 3, size=(6, 5)).astype(float)
-    plain, other = sp.csr_matrix(dense[:4]), sp.csr_matrix(dense[4:])
-    spaced = other.copy()
-    spaced.data = np.repeat(other.data, 2)[::2]
-    part = other.copy()
-    part.indices, part.indptr = (np.append(0, x)[1:] for x in (other.indices, other.indptr))
-    wide = other.copy()
-    wide.indices, wide.indptr = other.indices.astype(np.int64), other.indptr.astype(np.int64)
-    for last in (spaced, part, wide):
-        matrix, _ = stack_sequences([plain, last], None, True)
-        np.testing.assert_array_equal(matrix.toarray(), np.c_[dense, np.ones(6)])
-    matrix, _ = stack_sequences([wide, wide])
-    np.testing.assert_array_equal(matrix.toarray(), np.vstack([dense[4:]] * 2))
-
-
-def test_broken_matrices_are_not_stacked() -> None:
-    plain = sp.csr_matrix(np.ones((2, 3)))
-    for place, wrong in (("indices", [0, 1, 2, 0, 1, 3]), ("indices", [-1, 1, 2, 0, 1, 2])):
-        broken = plain.copy()
-        getattr(broken, place)[:] = wrong
-        assert stack_matrices([plain, broken], True) is None
-    for wrong in ([1, 3, 6], [0, 7, 6], [0, 4, 3], [0, 3, 5]):
-        broken = plain.copy()
-        broken.indptr[:] = wrong
-        assert stack_matrices([plain, broken], False) is None
-    endless = plain.copy()
-    endless.data[1] = np.inf
-    with pytest.raises(ValueError, match=r"X\[1\] contains infinity"):
-        stack_sequences([plain, endless], None, True)
-
-
-def test_predictions_for_a_list_are_those_for_the_stack() -> None:
-    model = fit(DICTS)
-    matrices = list(model.encoder_.transform(DICTS))
-    stacked, lengths = sp.vstack(matrices).tocsr(), [m.shape[0] for m in matrices]
-    for model_ in (model, fit(matrices), fit(matrices, fit_intercept=False)):
-        found = model_.decision_function(matrices)
-        for a, b in zip(found, model_.decision_function(stacked, lengths), strict=True):
-            np.testing.assert_array_equal(a, b)
-    with pytest.raises(ValueError, match=r"X has 2 features, but ChainSSVM was fitted with"):
-        fit(matrices).predict([m[:, :2] for m in matrices])
 
 
 def test_constant_column() -> None:

@@ -71,21 +71,17 @@ class TokenModel:
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
 
-    def _read_tokens(
-        self: Any, X: Any, lengths: Any, constant: bool = False
-    ) -> tuple[sp.csr_matrix, Array]:
-        """Tokens of new sequences as rows, with the constant if so asked; where sequences begin."""
+    def _read_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
+        """Tokens of new sequences as rows, and where sequences begin."""
         check_is_fitted(self, "weights_")
         encoder = getattr(self, "encoder_", None)
         if getattr(self, "features", None) is None:
             reading.refuse_words(encoder, X, lengths)
-        matrix, offsets = reading.known_tokens(encoder, X, lengths, constant)
-        n, known = matrix.shape[1] - constant, self.n_features_in_
-        if encoder is not None and n > known:  # another model taught the encoder more
-            matrix, n = matrix[:, :known], known
-            matrix = reading.with_constant(matrix) if constant else matrix
-        what = f"X has {n} features, but {type(self).__name__} was fitted with"
-        checks.require(n == known, f"{what} {known}.")
+        matrix, offsets = reading.known_tokens(encoder, X, lengths)
+        if encoder is not None and matrix.shape[1] > self.n_features_in_:
+            matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
+        what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
+        checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
         return matrix, offsets
 
     def _scaled_C(self, problem: Any, weights: Array) -> float:
@@ -156,9 +152,10 @@ class ChainModel:
 
     def _prepare(self: Any, X: Any, lengths: Any, allowed: Any) -> ChainProblem:
         """New sequences as the kernels of prediction want them."""
-        rows, offsets = self._read_tokens(X, lengths, bool(self.fit_intercept))
+        matrix, offsets = self._read_tokens(X, lengths)
         m = len(self.classes_)
-        nothing = np.zeros(rows.shape[0], dtype=np.int32)
+        nothing = np.zeros(matrix.shape[0], dtype=np.int32)
+        rows = self._with_constant(matrix)
         return self._pose(rows, offsets, nothing, np.zeros((m, m)), 0.0, allowed)
 
     def _allows(self: Any, labels: Array, offsets: Array) -> bool:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numba import config, types
 
 from hingeline._checks import Array, require
-from hingeline._jit import built_as, kernel
 
 
 def choose(offsets: Array, which: Any) -> tuple[Array, Array]:
@@ -93,152 +88,6 @@ class SparseSequences(_Cut):
             return self.matrix[self.offsets[i] : self.offsets[i + 1]]
         rows, offsets = choose(self.offsets, which)
         return SparseSequences(self.matrix[rows], offsets)
-
-
-# Thousands of small matrices are stacked by a kernel that reads their arrays where they are: calls
-# of NumPy for each would take a third as long as labelling them. The C interfaces of NumPy and
-# Python, which every extension compiles into itself, fix where objects keep what is read here.
-_ITEMS = 24  # bytes from the address of a list
-_DATA, _SHAPE, _KIND, _FLAGS = 16, 32, 56, 64  # bytes from that of an array
-_NAME = 24  # bytes from that of a dtype; its letters, byte order and number
-_PLAIN = 0x101  # flags of an array that is contiguous and aligned
-SORTED, UNSORTED, UNUSUAL = range(3)
-
-
-@cache
-def is_readable() -> bool:
-    """Whether arrays and lists are laid out so here, and kernels are compiled."""
-    if sys.implementation.name != "cpython" or object.__basicsize__ != _DATA or config.DISABLE_JIT:
-        return False
-    array = np.arange(5.0)[2:]
-    known = [array, array.dtype]
-
-    def word(address: int) -> int:
-        return ctypes.c_int64.from_address(address).value
-
-    items, at = word(id(known) + _ITEMS), id(array)
-    flags = ctypes.c_int32.from_address(at + _FLAGS).value
-    found = word(items), word(items + 8), word(at + _DATA), word(word(at + _SHAPE)), flags
-    return found == (at, word(at + _KIND), array.ctypes.data, 3, array.flags.num)
-
-
-def _load(like: Array, address: int, k: int) -> Any:
-    """Number k of those at an address, which are of the kind that ``like`` holds."""
-    raise RuntimeError("only kernels call this")
-
-
-@built_as(_load)
-def _build_load(typing_context: Any, like: Any, address: Any, k: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = context.get_data_type(like.dtype)
-        place = builder.inttoptr(arguments[1], kind.as_pointer())
-        value = builder.load(builder.gep(place, [arguments[2]]))
-        return context.data_model_manager[like.dtype].from_data(builder, value)
-
-    return like.dtype(like, types.int64, types.int64), generate
-
-
-@kernel
-def find_arrays(known: int, words: Array, flags: Array, places: Array, sizes: Array) -> bool:
-    """Where array objects have their numbers, and how many; False if one is of another kind.
-
-    ``known`` is the address of a list: ``data``, ``indices``, ``indptr`` and shape of each matrix.
-    """
-    usual, items = True, _load(words, known + _ITEMS, 0)
-    for i in range(places.shape[0]):
-        for k in range(3):
-            array, first = _load(words, items, 4 * i + k), _load(words, items, k)
-            usual &= _load(flags, array + _FLAGS, 0) & _PLAIN == _PLAIN
-            kind, same = _load(words, array + _KIND, 0), _load(words, first + _KIND, 0)
-            usual &= kind == same or _load(words, kind + _NAME, 0) == _load(words, same + _NAME, 0)
-            places[i, k] = _load(words, array + _DATA, 0)
-            sizes[i, k] = _load(words, _load(words, array + _SHAPE, 0), 0)
-        usual &= sizes[i, 0] == sizes[i, 1] and sizes[i, 2] > 1
-    return usual
-
-
-@kernel
-def copy_rows(
-    places: Array,
-    sizes: Array,
-    numbers: Array,
-    width: int,
-    constant: int,
-    data: Array,
-    indices: Array,
-    indptr: Array,
-) -> int:
-    """Copy matrices below each other, each row with a 1 in column ``width`` if that is asked for.
-
-    What is at the places of :func:`find_arrays` is of the kinds of ``numbers`` and ``indices``.
-    The answer is whether columns rise in all rows, or whether anything is not as it should be.
-    """
-    rising, at, end_of_rows = True, 0, 1
-    for i in range(places.shape[0]):
-        values, columns, ends = places[i, 0], places[i, 1], places[i, 2]
-        size, n = sizes[i, 0], sizes[i, 2] - 1
-        begin = int(_load(indices, ends, 0))
-        if begin != 0 or _load(indices, ends, n) != size:
-            return UNUSUAL
-        for row in range(n):
-            end = int(_load(indices, ends, row + 1))
-            if end < begin or end > size:
-                return UNUSUAL
-            before = -1
-            for j in range(begin, end):
-                column = int(_load(indices, columns, j))
-                rising &= column > before
-                before = column
-                indices[at] = column
-                data[at] = _load(numbers, values, j)
-                at += 1
-            rising &= before < width
-            begin = end
-            if constant:
-                indices[at] = width
-                data[at] = 1.0
-                at += 1
-            indptr[end_of_rows + row] = at
-        end_of_rows += n
-    return SORTED if rising else UNSORTED
-
-
-def stack_matrices(matrices: Any, constant: bool) -> tuple[sp.csr_matrix, Array] | None:
-    """CSR matrices of one width below each other, checked, and the offsets of their rows.
-
-    With ``constant`` there is one more column, of ones. None where anything is unusual, or wrong.
-    """
-    if not is_readable():
-        return None
-    # One walk over the matrices, which lie anywhere in memory; these references keep the arrays.
-    known = [part for m in matrices for part in (m.data, m.indices, m.indptr, m.shape)]
-    kind, index_kind, other = (array.dtype for array in known[:3])
-    width = known[3][-1]
-    if not (kind.kind in "fiub" and kind.itemsize <= 8 and kind.isnative and index_kind == other):
-        return None
-    places, sizes = np.empty((2, len(matrices), 3), dtype=np.int64)
-    found = find_arrays(id(known), np.empty(0, np.int64), np.empty(0, np.int32), places, sizes)
-    if not found or {shape[-1] for shape in known[3::4]} != {width}:
-        return None
-    offsets = np.concatenate([[0], np.cumsum(sizes[:, 2] - 1)])
-    entries = int(sizes[:, 0].sum())
-    total = entries + constant * int(offsets[-1])
-    if total >= 2**31 and index_kind != np.int64:
-        return None
-    indptr = np.zeros(offsets[-1] + 1, dtype=index_kind)
-    indices = np.empty(total, dtype=index_kind)
-    data = np.empty(total, dtype=kind if kind in (np.float32, np.float64) else np.float64)
-    rows = data, indices, indptr
-    order = copy_rows(places, sizes, np.empty(0, kind), width, int(constant), *rows)
-    if order == UNUSUAL or not np.isfinite(data).all():
-        return None
-    if order == UNSORTED and np.count_nonzero((indices >= 0) & (indices < width)) < entries:
-        return None  # columns that there are not
-    stacked = sp.csr_matrix(rows, shape=(offsets[-1], width + constant))
-    stacked.has_canonical_format = order == SORTED
-    if order == UNSORTED:
-        stacked.sum_duplicates()
-    return stacked, offsets
 
 
 def sequences_from_columns(

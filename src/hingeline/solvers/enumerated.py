@@ -592,10 +592,8 @@ class EnumeratedSDM(CertifiedSolver):
         self.rule: Any = (Isotropic if closed else Pair)(self.options.precision)
         n_weights = math.inf if compiled.matrix_order is None else len(compiled.matrix_order)
         few = n_weights <= self.options.newton_weights and not self.hard
-        few_visits = VISITED ** (-1 / 3)  # linear algebra is dearer beside them
-        self.accelerate = Accelerator(
-            self.options.cg_steps, n_weights * few_visits if few else math.inf
-        )
+        n_weights = n_weights if few else math.inf
+        self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED)
         self._distance = math.inf  # of the last look's primal from the dual
         self._near = False  # Newton steps may begin soon
         self.certifies = not self.hard
