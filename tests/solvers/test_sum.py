@@ -272,6 +272,7 @@ class TestRestricted:
         assert model.n_iter_ == 4
         assert model.converged_
         assert "delta=0.5" in model.stop_reason_
+        assert np.isfinite(model.restricted_objective_)  # certified once, at the end
 
     def test_published_passes(self) -> None:
         """Type I at iter 0 to κ₁, then one pass in κ₂."""
