@@ -223,7 +223,7 @@ def test_keys_follow_what_a_kernel_can_reach(tmp_path):
     for file in source.rglob("*.py"):  # comments everywhere, and one line more above all code
         text = file.read_text(encoding="utf-8")
         file.write_text(f"# edited\n{text}\n# edited\n", encoding="utf-8")
-    edit(source, 'contribute to the score of every plane."""', 'Another docstring."""')
+    edit(source, 'that the truth and the planes have at t."""', 'Another docstring."""')
     assert keys(PYTHONHASHSEED="7") == start
 
     # A function that kernels find only by the type of the problem.
