@@ -270,9 +270,7 @@ def _result(
     """Certify what was not yet, and say how the run came to stop."""
     tol, passes, history = limits.tol, progress.passes, progress.history
     unsure = not progress.relative_gap <= tol and progress.last_certificate < passes
-    # Solvers that certify their own sweeps have done so, unless the last one was of a stage.
-    done = solver.certifies and math.isfinite(history[-1].estimate + progress.best_primal)
-    unsure = unsure and not done
+    unsure = unsure and not (solver.looks and math.isfinite(history[-1].estimate))
     if unsure or reason == "interrupted":
         progress.best_dual = max(progress.best_dual, solver.lower_bound())
         solver.certify()

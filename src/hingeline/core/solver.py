@@ -72,6 +72,7 @@ class CertifiedSolver(ABC):
 
     decodes: ClassVar[bool] = True  # its primal has the largest hinge of every example, decoded
     certifies = False  # whether every sweep keeps a true primal by itself
+    looks = False  # whether, but for those of stages, it is that of a certificate as well
     goes_on: ClassVar[str] = "fit again with warm_start=True to go on"  # after an interruption
     polishes = False  # whether the loop may try to better the weights of a run by rounding
     streaming = False  # the average goes on from one call to the next

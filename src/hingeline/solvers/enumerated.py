@@ -596,7 +596,7 @@ class EnumeratedSDM(CertifiedSolver):
         self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED)
         self._distance = math.inf  # of the last look's primal from the dual
         self._near = False  # Newton steps may begin soon
-        self.certifies = not self.hard
+        self.certifies = self.looks = not self.hard
         if start is not None:
             self.add(self.alpha, 1.0, self.w)
         elif np.isfinite(form.cap).all():
