@@ -78,6 +78,12 @@ def test_lists_of_outputs_are_for_all_violators(solver, violators):
     model.set_params(violators="all").check_parameters()
 
 
+def test_newton_steps_have_no_boxes():
+    model = ChainSSVM(slack="sum", solver_options={"newton_weights": 5})
+    with pytest.raises(ValueError, match="'newton_weights', which solver='auto' does not know"):
+        model.check_parameters()
+
+
 def test_a_chain_loads_no_solver_of_graphs():
     code = (
         "import sys; from hingeline.core import registry; registry.find('auto', 'max');"

@@ -10,6 +10,7 @@ from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import scipy.sparse as sp
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import Array
 from hingeline._jit import built_as, helper, kernel
 from hingeline.features.input import Encoder, get_strings, pack_strings
-from hingeline.features.tables import SparseSequences, gather_entries
+from hingeline.features.tables import SparseSequences
 
 
 class _BadToken(Exception):
@@ -422,10 +423,17 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
     def _sequences(
         self, columns: Array, weights: Array, counts: Array, offsets: Array
     ) -> SparseSequences:
+        kept = (columns >= 0) & (weights != 0.0)
         ends = np.concatenate([[0], np.cumsum(counts)])
-        columns = np.where(weights != 0.0, columns, -1)
-        values = weights.astype(np.dtype(self.dtype))
-        return SparseSequences(gather_entries(columns, values, ends, self.n_features_out_), offsets)
+        indptr = np.concatenate([[0], np.cumsum(kept)])[ends]
+        index_dtype = np.int32 if indptr[-1] < 2**31 else np.int64
+        indices = columns[kept].astype(index_dtype)
+        matrix = sp.csr_matrix(
+            (weights[kept].astype(np.dtype(self.dtype)), indices, indptr.astype(index_dtype)),
+            shape=(len(counts), self.n_features_out_),
+        )
+        matrix.sum_duplicates()
+        return SparseSequences(matrix, offsets)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What was learned, as metadata that JSON can hold, and arrays."""

@@ -93,41 +93,50 @@ class SparseSequences(_Cut):
 def sequences_from_columns(
     columns: Array, offsets: Array, n_features: int, dtype: Any, tidy: bool
 ) -> SparseSequences:
-    """Sequences whose tokens have a one in each of their columns; repeated ones add up.
+    """Sequences whose tokens have a one in each of their columns.
 
     ``columns`` is (entries per token, tokens), −1 for no entry. If they are ``tidy``, those of each
-    token rise.
+    token rise; otherwise they are sorted, and repeated ones added up.
     """
     per_token, n_tokens = columns.shape
-    indptr = np.arange(n_tokens + 1) * per_token
-    indices = columns.T.ravel()
+    index_dtype = np.int32 if columns.size < 2**31 else np.int64
     missing = columns < 0
     if missing.any():
-        np.cumsum(per_token - missing.sum(axis=0, dtype=np.int32), out=indptr[1:])
+        counts = per_token - missing.sum(axis=0, dtype=index_dtype)
+        indptr = np.zeros(n_tokens + 1, dtype=index_dtype)
+        np.cumsum(counts, out=indptr[1:])
+        indices = columns.T.ravel()
         indices = indices[indices >= 0]
-    parts = (np.ones(len(indices), dtype=dtype), indices, indptr)
-    matrix = sp.csr_matrix(parts, shape=(n_tokens, n_features))
+    else:
+        indptr = np.arange(n_tokens + 1, dtype=index_dtype) * per_token
+        indices = columns.T.ravel()
+    matrix = sp.csr_matrix(
+        (np.ones(len(indices), dtype=dtype), indices, indptr), shape=(n_tokens, n_features)
+    )
     if tidy:
         matrix.has_canonical_format = True
-    matrix.sum_duplicates()
+    else:
+        matrix.sum_duplicates()
     return SparseSequences(matrix, offsets)
 
 
-def gather_entries(columns: Array, values: Array, indptr: Array, n_columns: int) -> sp.csr_matrix:
-    """CSR rows of the entries whose column is not −1, sorted; repeated ones add up."""
-    kept = columns >= 0
-    indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
-    parts = (values[kept], columns[kept], indptr)
-    matrix = sp.csr_matrix(parts, shape=(len(indptr) - 1, n_columns))  # int32, if that is enough
-    matrix.sum_duplicates()
-    return matrix
-
-
 def renumber(X: Any, columns: Array, n_columns: int) -> Any:
-    """SparseSequences or a CSR matrix whose columns have these new numbers, −1 to drop one."""
-    if isinstance(X, SparseSequences):
-        return SparseSequences(renumber(X.matrix, columns, n_columns), X.offsets)
-    return gather_entries(columns[X.indices], X.data, X.indptr, n_columns)
+    """Sparse tokens with other columns, rising in each row.
+
+    Parameters
+    ----------
+    X : SparseSequences or csr_matrix; the result is of the same kind
+    columns : int64 ndarray; the new column of each, −1 to drop it
+    n_columns : int; width of the result
+    """
+    old = X.matrix if isinstance(X, SparseSequences) else X
+    indices = columns[old.indices]
+    kept = indices >= 0
+    indptr = np.concatenate([[0], np.cumsum(kept)])[old.indptr]
+    parts = (old.data[kept], indices[kept], indptr)
+    matrix = sp.csr_matrix(parts, shape=(old.shape[0], n_columns))  # int32, if that is enough
+    matrix.sum_duplicates()
+    return SparseSequences(matrix, X.offsets) if isinstance(X, SparseSequences) else matrix
 
 
 @dataclass(frozen=True)
