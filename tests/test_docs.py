@@ -139,6 +139,18 @@ def test_the_page_of_figures_is_what_the_results_say():
     assert PAGE.read_text(encoding="utf-8") == make(), hint
 
 
+@pytest.mark.parametrize("kind", ["guide", "reference"])
+def test_targets_and_misses_are_with_the_experiments(kind):
+    """Who wants to do something reads what to expect, not which aims there were."""
+    docs = ROOT / "docs"
+    toctree = (docs / f"{kind}.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^[a-z_]+$", toctree, re.MULTILINE)
+    assert len(listed) >= 4
+    aims = re.compile(r"\*\*(missed|reached|met)\b|asked for|\| aim \|", re.IGNORECASE)
+    for page in listed:
+        assert not aims.search((docs / f"{page}.md").read_text(encoding="utf-8")), page
+
+
 def test_links_lead_somewhere():
     """Sphinx checks those of the site; these are the pages that are read beside it."""
     pages = [*ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md"]
