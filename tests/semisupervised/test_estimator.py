@@ -78,7 +78,21 @@ def test_the_steps_begin_with_the_labelled_ones_alone(fitted):
     assert supervised < 0.85
     scores = [step.score(X, y) for step in fitted.step_models_]
     assert scores[0] == pytest.approx(supervised, abs=0.03)  # at C_u = 0, to the tolerance
-    assert scores[fitted.selected_] == fitted.score(X, y)
+    plain = fitted.predict(X, constrained=False)
+    right = np.concatenate(plain) == np.concatenate([np.array(part) for part in y])
+    assert scores[fitted.selected_] == right.mean()
+
+
+def test_rules_with_learned_weights_count_at_prediction(fitted):
+    X, y = task(200, 60)
+    under = fitted.predict(X)
+    again = fitted.predict(X, constrained=True)
+    assert [a.tolist() for a in under] == [b.tolist() for b in again]
+    right = np.concatenate(under) == np.concatenate([np.array(part) for part in y])
+    assert fitted.score(X, y) == right.mean() > fitted.base_.score(X, y)
+    given = model(weights="given").fit(*data())
+    found = [labels.tolist() for labels in given.predict(X)]
+    assert found == [labels.tolist() for labels in given.base_.predict(X)]
 
 
 def test_unlabelled_sequences_without_constraints_are_fitted_to_predictions(fitted):
@@ -227,9 +241,14 @@ def test_files_hold_the_chosen_model_and_the_record(fitted, tmp_path):
     path = tmp_path / "semi.hinge"
     fitted.save(path, metadata={"by": "me"})
     X, _ = task(200, 5)
-    restored = SemiSupervisedSSVM.load(path)
+    restored = SemiSupervisedSSVM.load(path, RULES)
     assert np.array_equal(restored.weights_, fitted.weights_)
     assert [p.tolist() for p in restored.predict(X)] == [p.tolist() for p in fitted.predict(X)]
+    learned = {rule.title: rule.weight for rule in fitted.constraints_}
+    kept = {rule.title: rule.weight for rule in restored.constraints if rule.title in learned}
+    assert kept == learned != {rule.title: rule.weight for rule in RULES if rule.title in learned}
+    without = SemiSupervisedSSVM.load(path).predict(X)
+    assert [p.tolist() for p in without] == [p.tolist() for p in fitted.base_.predict(X)]
     assert restored.selected_ == fitted.selected_
     for a, b in zip(restored.steps_, fitted.steps_, strict=True):
         assert a._asdict() == pytest.approx(b._asdict(), nan_ok=True)

@@ -47,20 +47,10 @@ def predict_under(estimator: Any, samples: files.Samples, constraints: list[Any]
 
     Weights that a semi-supervised model learned for constraints of the same titles hold.
     """
-    from hingeline.constraints.base import HARD
-    from hingeline.constraints.penalties import change_rule
+    from hingeline.semisupervised.estimator import restore_weights
 
-    record = estimator.metadata_.get("semisupervised")
-    learned = record.get("weights") if isinstance(record, dict) else None
-    if isinstance(learned, dict):
-        found = [learned.get(rule.title) for rule in constraints]
-        constraints = [
-            change_rule(rule, weight=weight)
-            if isinstance(weight, float) and 0.0 <= weight < HARD and not rule.hard
-            else rule
-            for rule, weight in zip(constraints, found, strict=True)
-        ]
-    decoder = hingeline.SemiSupervisedSSVM(constraints=constraints)
+    rules = restore_weights(estimator.metadata_.get("semisupervised"), constraints)
+    decoder = hingeline.SemiSupervisedSSVM(constraints=rules)
     decoder.base_, decoder.classes_ = estimator, estimator.classes_
     return decoder.predict(samples.X, constrained=True)
 

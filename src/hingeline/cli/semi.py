@@ -142,6 +142,8 @@ def semi(
     options["metadata"] = metadata | more
     written = fits.write_model(model, estimator, clock, layout, [data, *unlabelled], **options)
     found = estimator.base_
+    if constraints is not None:
+        progress.say(f"hingeline predict {model} FILE --constraints {constraints} keeps to them")
     interrupted = estimator.stop_reason_ == "interrupted"
     fits.print_result(
         {

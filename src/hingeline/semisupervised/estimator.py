@@ -15,8 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline import _checks as checks
 from hingeline._checks import Array, one_of, positive, require, warn
-from hingeline.constraints.base import InstanceConstraint
-from hingeline.constraints.penalties import Penalties, as_constraints, learn_constraints
+from hingeline.constraints.base import HARD, InstanceConstraint
+from hingeline.constraints.penalties import (
+    Penalties,
+    as_constraints,
+    change_rule,
+    learn_constraints,
+)
 from hingeline.core.blocks import spread
 from hingeline.core.primitives import Workers
 from hingeline.estimators.allowed import choose_scheme
@@ -252,7 +257,19 @@ class FewLabelsEstimator(BaseEstimator):
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
         """Share of tokens labelled right; as :meth:`ChainSSVM.score`."""
         check_is_fitted(self, "base_")
-        return float(self.base_.score(X, y, lengths, sample_weight))
+        return float(self._base_class.score(self, X, y, lengths, sample_weight))  # of predict
+
+
+def restore_weights(record: Any, constraints: Any) -> list[Any]:
+    """Constraints with the weights that a file's record has for those of the same titles."""
+    learned = record.get("weights") if isinstance(record, dict) else None
+    known = learned if isinstance(learned, dict) else {}
+    rules = []
+    for rule in as_constraints(constraints):
+        weight = known.get(rule.title)
+        fine = isinstance(weight, float) and 0.0 <= weight < HARD and not rule.hard
+        rules.append(change_rule(rule, weight=weight) if fine else rule)
+    return rules
 
 
 def check_margin_base(model: Any) -> None:
@@ -453,7 +470,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         lengths: Any = None,
         allowed: Any = None,
         *,
-        constrained: bool = False,
+        constrained: bool | None = None,
         words: Any = None,
     ) -> list[Array]:
         """Labels of every sequence.
@@ -461,19 +478,20 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         Parameters
         ----------
         X, lengths, allowed : as for :meth:`ChainSSVM.predict`
-        constrained : bool, default=False
+        constrained : bool, optional
             Look for the highest score minus penalty, by beam search under the instance-level
-            constraints, whose weights count in units of the score.
+            constraints, whose weights count in units of the score; or for the highest score
+            alone. None: the former where weights were learned, which cannot do much harm.
         words : list of lists of str, optional; what constraints see, as for :meth:`fit`
         """
         check_is_fitted(self, "base_")
-        if not constrained:
+        rules = as_constraints(getattr(self, "constraints_", self.constraints))
+        rules = [rule for rule in rules if isinstance(rule, InstanceConstraint)]
+        if not (rules and (self.weights == "learned" if constrained is None else constrained)):
             return self.base_.predict(X, lengths, allowed)
         problem = self.base_._prepare(X, lengths, allowed)
         everyone = np.arange(len(problem.offsets) - 1)
         seen = find_words(X, words, everyone, problem.offsets)
-        rules = as_constraints(getattr(self, "constraints_", self.constraints))
-        rules = [rule for rule in rules if isinstance(rule, InstanceConstraint)]
         penalties = Penalties(rules, seen, self.classes_.tolist(), unknown="ignore")
         with Workers(checks.effective_n_jobs(self.base_.n_jobs), 0) as workers:
             search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
@@ -505,8 +523,12 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         return stored.save(path, metadata=both, **options)
 
     @classmethod
-    def load(cls, path: Any) -> Any:
-        """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only."""
+    def load(cls, path: Any, constraints: Any = ()) -> Any:
+        """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only.
+
+        ``constraints`` are those of the fit, which the file does not hold: they get the weights
+        learned then, and :meth:`predict` looks at them as before.
+        """
         model = ChainSSVM.load(path)
         record = model.metadata_.get("semisupervised")
         make: Any = AnnealingStep
@@ -520,7 +542,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         except (TypeError, KeyError, ValueError, IndexError):
             what = f"{path} holds no record of a semi-supervised fit"
             raise ValueError(f"{what}: load it with ChainSSVM.load.") from None
-        found = cls(base=clone(model))
+        found = cls(base=clone(model), constraints=restore_weights(record, constraints))
         found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
         found._choose(model, steps, chosen)
         return found

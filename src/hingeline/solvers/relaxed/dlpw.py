@@ -16,7 +16,7 @@ Messages. At given ones the gradient has the best state of every block, or soft 
 subgradient of g(w, δ) in w. What is to be minimised, though, is the least g over messages, and of
 that it is a subgradient only if the messages are optimal for the weights and the maximisers of
 factors and variables agree. A round by factors (MPLP) leaves dense graphs far from there, three by
-variables do not (docs/experiments_papers.md). Of a factor's maximisers that nearest to its variables' is taken.
+variables do not (docs/experiments_papers.md). The maximiser nearest to its variables' is taken.
 
 Steps. ``w ← (1 − η)·w − η·n·c_i·g_i`` with g_i the (sub)gradient of the example's hinge, and
 ``η = 2/(t + t₀)``, the schedule for strongly convex problems, t counting steps. t₀ is so large that
