@@ -131,19 +131,19 @@ def ours(run: Run, part: str, C: Any, n_jobs: int, options: dict[str, Any]) -> R
     """The annealing path and its three choices."""
     model = semi_supervised(run, C, n_jobs, **options)
     key = KEYS[part]
-    models = [model.with_step(k) for k in range(len(model.steps_))]
+    models = model.step_models_
     path = [scores(run.test, part, m) for m in models]
     devs = [scores(run.dev, part, m)[key] for m in models]
     free = choose_by_violations(model.steps_)
     chosen = max(range(len(path)), key=devs.__getitem__)
     best = max(range(len(path)), key=lambda k: path[k][key])
-    ways = {"constrained": True, "words": run.test.words}
+    under = {"constrained": True, "words": run.test.words}
     return {
         "C": C,
         "dev": devs[chosen],
         "test": path[chosen] if options else path[free],
         "test_dev": path[chosen],
-        "test_constrained": scores(run.test, part, models[free], **ways),
+        "test_constrained": scores(run.test, part, model.with_step(free), **under),
         "test_best": path[best],
         "C_u": {"dev": model.steps_[chosen].C_u, "label_free": model.steps_[free].C_u,
                 "best": model.steps_[best].C_u},

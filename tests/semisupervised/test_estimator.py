@@ -90,6 +90,15 @@ def test_rules_with_learned_weights_count_at_prediction(fitted):
     assert [a.tolist() for a in under] == [b.tolist() for b in again]
     right = np.concatenate(under) == np.concatenate([np.array(part) for part in y])
     assert fitted.score(X, y) == right.mean() > fitted.base_.score(X, y)
+    features = [[["w=" + word] for word in x] for x in data()[0]]
+    apart = model().fit(features, data()[1], words=data()[0])  # whose rules see nothing in X
+    new = [[["w=" + word] for word in x] for x in X]
+    assert [a.tolist() for a in apart.predict(new)] == [
+        a.tolist() for a in apart.base_.predict(new)
+    ]
+    seen = np.concatenate(apart.predict(new, words=X))
+    assert (seen == np.concatenate(apart.predict(new, constrained=True, words=X))).all()
+    assert (seen != np.concatenate(apart.predict(new))).any()
     given = model(weights="given").fit(*data())
     found = [labels.tolist() for labels in given.predict(X)]
     assert found == [labels.tolist() for labels in given.base_.predict(X)]

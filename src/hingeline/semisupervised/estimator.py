@@ -216,6 +216,7 @@ class FewLabelsEstimator(BaseEstimator):
         model = self.check_parameters(dev)
         data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
         self._learn(data, dev)
+        self._words_given = words is not None
         return self
 
     def check_parameters(self, dev: Any = None) -> Any:
@@ -481,13 +482,17 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         constrained : bool, optional
             Look for the highest score minus penalty, by beam search under the instance-level
             constraints, whose weights count in units of the score; or for the highest score
-            alone. None: the former where weights were learned, which cannot do much harm.
+            alone. None: the former where weights were learned, unless :meth:`fit` was given
+            ``words`` and this is not.
         words : list of lists of str, optional; what constraints see, as for :meth:`fit`
         """
         check_is_fitted(self, "base_")
         rules = as_constraints(getattr(self, "constraints_", self.constraints))
         rules = [rule for rule in rules if isinstance(rule, InstanceConstraint)]
-        if not (rules and (self.weights == "learned" if constrained is None else constrained)):
+        if constrained is None:
+            blind = words is None and getattr(self, "_words_given", False)
+            constrained = self.weights == "learned" and not blind
+        if not (rules and constrained):
             return self.base_.predict(X, lengths, allowed)
         problem = self.base_._prepare(X, lengths, allowed)
         everyone = np.arange(len(problem.offsets) - 1)
