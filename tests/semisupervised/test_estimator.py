@@ -90,18 +90,19 @@ def test_rules_with_learned_weights_count_at_prediction(fitted):
     assert [a.tolist() for a in under] == [b.tolist() for b in again]
     right = np.concatenate(under) == np.concatenate([np.array(part) for part in y])
     assert fitted.score(X, y) == right.mean() > fitted.base_.score(X, y)
-    features = [[["w=" + word] for word in x] for x in data()[0]]
-    apart = model().fit(features, data()[1], words=data()[0])  # whose rules see nothing in X
-    new = [[["w=" + word] for word in x] for x in X]
-    assert [a.tolist() for a in apart.predict(new)] == [
-        a.tolist() for a in apart.base_.predict(new)
-    ]
-    seen = np.concatenate(apart.predict(new, words=X))
-    assert (seen == np.concatenate(apart.predict(new, constrained=True, words=X))).all()
-    assert (seen != np.concatenate(apart.predict(new))).any()
     given = model(weights="given").fit(*data())
     found = [labels.tolist() for labels in given.predict(X)]
     assert found == [labels.tolist() for labels in given.base_.predict(X)]
+
+
+def test_rules_that_saw_words_in_training_want_them_at_prediction():
+    """Nothing but the words, which X does not hold, says where B is."""
+    X, y, words = [[["f"], ["f"]]] * 9, [["A", "B"]] * 3 + [None] * 6, [["a", "b"]] * 9
+    apart = model(constraints=[cs.Words(["b"], "B")]).fit(X, y, words=words)
+    assert apart.predict(X[:1])[0].tolist() == ["A", "B"]
+    assert apart.predict(X[:1], words=[["b", "b"]])[0].tolist() == ["B", "B"]
+    assert apart.predict(X[:1], constrained=False, words=[["b", "b"]])[0].tolist() == ["A", "B"]
+    assert apart.score(X[:1], [["A", "B"]]) == 1.0
 
 
 def test_unlabelled_sequences_without_constraints_are_fitted_to_predictions(fitted):
