@@ -167,17 +167,19 @@ def compared(run: Run, part: str, system: str, C: Any, n_jobs: int) -> Row:
     return row | of_test(run, part, models[best])
 
 
-#: The best settings of the search on the development data of partition 0, for each size.
-SEARCHED = {5: "corpus, C 30, hot", 20: "corpus, C 30, hot", 300: "corpus, C 10, hot"}
+#: The three best settings of the search on the development data of partition 0.
+SEARCHED = ("corpus, C 30, hot", "corpus, C 10, hot", "corpus, C 30, hot, heavier")
 
 
-def searched(run: Run, part: str, size: int, n_jobs: int) -> Row:
-    """DASO as the search found it, its best round on the development data."""
-    setting = SEARCHED[size]
-    models = annealed(run, ANNEALED[setting], n_jobs).round_models_
-    best, dev = best_of(run, part, models)
-    row = {"setting": setting, "C": models[best].C, "dev": dev, "round": best}
-    return row | of_test(run, part, models[best])
+def searched(run: Run, part: str, n_jobs: int) -> Row:
+    """DASO as the search found it, its best setting and round on the run's development data."""
+    tried = {name: annealed(run, ANNEALED[name], n_jobs).round_models_ for name in SEARCHED}
+    found = {name: best_of(run, part, models) for name, models in tried.items()}
+    setting = max(SEARCHED, key=lambda name: found[name][1])
+    best, dev = found[setting]
+    row = {"setting": setting, "C": tried[setting][best].C, "dev": dev, "round": best}
+    row["dev_tried"] = {name: score for name, (_, score) in found.items()}
+    return row | of_test(run, part, tried[setting][best])
 
 
 def measure(part: str, options: argparse.Namespace) -> list[Row]:
@@ -295,7 +297,7 @@ def _run_one(
         costs = CRF_COSTS if system == "crf" else options.costs
         return timed(supervised, run, part, system, costs, options.n_jobs)
     if system == "daso-searched":
-        return timed(searched, run, part, size, options.n_jobs)
+        return timed(searched, run, part, options.n_jobs)
     known = done.get((size, run.name, "sdm"))
     C = known["C"] if known else options.costs[-1]
     if system in ("ours", "printed"):
