@@ -22,7 +22,8 @@ annealing step are given: the one that needs no labels, which is the default and
 the development data; and the best on test, as the paper does and nobody else can. A fourth column
 has the constraints at prediction, too, which is the default, at the default step, and
 `test_constrained_dev` at the step whose predictions under constraints are best on dev.
-"printed" is the method as printed: its start, its C_u and its limit of switches, and weights of 1000; best step on the development data.
+"printed" is the method as printed: its start, its C_u and its limit of switches, and weights of
+1000; best step on the development data.
 Token scores are in per cent; `segments` is the F1 of whole segments.
 """
 
