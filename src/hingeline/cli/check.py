@@ -88,28 +88,21 @@ def check(
     with blame(data):
         report = hingeline.constraints.check(found, samples.X.sentences(0), samples.y)
     lines = _first_lines(data, samples)
-    facts: dict[str, Any]
-    rows: list[dict[str, Any]] = []
-    table = [["constraint", "violations", "sequences", "first in"]]
-    for row in report.rows:
-        at = None if lines is None else [lines[i] for i in row.sequences]
-        facts = {"name": row.constraint.title, "violation": row.violation, "cost": row.cost}
-        facts |= {"value": row.value, "sequences": [i + 1 for i in row.sequences], "lines": at}
-        rows.append(facts)
-        count = f"{len(row.sequences)} of {report.n_sequences}"
-        places = [f"sequence {i + 1}" for i in row.sequences] if at is None else []
-        places += [f"{data}:{line}" for line in at or ()]
-        where = ", ".join(places[:n])
-        if row.value is not None:
-            count, where = "all together", f"is {row.value:.4g}"
-        table.append([facts["name"], f"{row.violation:.6g}", count, where])
-    broken = f"{len(report.sequences)} of {report.n_sequences}"
-    table.append(["total", f"{report.violation:.6g}", broken, ""])
     if as_json:
+        rows = [
+            {
+                **{"name": row.constraint.title, "violation": row.violation, "cost": row.cost},
+                **{"value": row.value, "sequences": [i + 1 for i in row.sequences]},
+                "lines": None if lines is None else [lines[i] for i in row.sequences],
+            }
+            for row in report.rows
+        ]
         total = {"sequences": report.n_sequences, "ok": report.ok, "cost": report.cost}
         typer.echo(json.dumps({**total, "unknown_labels": unknown, "constraints": rows}))
     else:
-        typer.echo(files.align(table, left=(0, 3)))
+        places = [f"{data}:{line}" for line in lines or ()]
+        places = places or [f"sequence {i + 1}" for i in range(report.n_sequences)]
+        typer.echo(report.table(places.__getitem__, n))
     if not report.ok:
         raise typer.Exit(BROKEN)
 

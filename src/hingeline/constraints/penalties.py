@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ class _Builder:
         self.repeats: list[tuple[list[int], base.Constraint]] = []
         self.order: list[tuple[int, int, float]] = []
         self.bad: list[Array] = []
-        self.corpus: list[tuple[int, int, base.CorpusConstraint]] = []
+        self.corpus: list[tuple[int, int | None, base.CorpusConstraint]] = []
         for rule in given:
             self.add(rule)
 
@@ -65,9 +65,7 @@ class _Builder:
     def find_group(self, labels: Iterable[Any]) -> int | None:
         """The number of a group, or None where no label of it is known."""
         key = tuple(self.number(labels))
-        if not key:
-            return None
-        return self.groups.setdefault(key, len(self.groups))
+        return self.groups.setdefault(key, len(self.groups)) if key else None
 
     def find_groups(self, labels: Sequence[Any]) -> list[int]:
         """The groups of a constraint on each of its labels, or on all labels."""
@@ -113,14 +111,14 @@ class _Builder:
                 if A is not None and B is not None:
                     self.order.append((A, B, one))
             case rules.Share():
-                self.add_corpus(rule, switches.SHARE, self.find_group(rule.label))
+                self.corpus.append((switches.SHARE, self.find_group(rule.label), rule))
             case rules.ChangeShare():
-                self.add_corpus(rule, switches.CHANGES, len(self.bad))
+                self.corpus.append((switches.CHANGES, len(self.bad), rule))
                 self.bad.append(self.map_tokens(rule.find_bad_changes))
             case rules.AverageSegments(label=None):
-                self.add_corpus(rule, switches.ALL_SEGMENTS, len(self.first))
+                self.corpus.append((switches.ALL_SEGMENTS, len(self.first), rule))
             case rules.AverageSegments():
-                self.add_corpus(rule, switches.SEGMENTS, self.find_group(rule.label))
+                self.corpus.append((switches.SEGMENTS, self.find_group(rule.label), rule))
             case rules.Predicate():
                 pass  # which has no compiled form
             case _:
@@ -132,10 +130,6 @@ class _Builder:
         if wanted:
             others = np.setdiff1d(np.arange(len(self.classes)), wanted)
             self.unary[np.ix_(rows, others)] += cost
-
-    def add_corpus(self, rule: base.CorpusConstraint, kind: int, target: int | None) -> None:
-        if target is not None:
-            self.corpus.append((kind, target, rule))
 
     def map_tokens(self, function: Any) -> Array:
         """What a function of a sequence says of each token, for all sequences."""
@@ -156,9 +150,10 @@ class _Builder:
         for r, (groups, constraint) in enumerate(self.repeats):
             repeat_member[r, groups] = True
             repeat_cost[r] = [constraint.finite_penalty(n) for n in range(G + 1)]
+        corpus = [own for own in self.corpus if own[1] is not None]  # whose labels are known
         prices = [
             (c.scale, base.HARD if c.hard else c.weight, c.penalty == "squared" and not c.hard)
-            for _, _, c in self.corpus
+            for _, _, c in corpus
         ]
         return CompiledConstraints(
             offsets=self.offsets,
@@ -177,9 +172,9 @@ class _Builder:
             order=np.array([p[:2] for p in self.order], dtype=np.int32).reshape(-1, 2),
             order_cost=np.array([p[2] for p in self.order], dtype=np.float64),
             bad_change=np.array(self.bad, dtype=bool).reshape(len(self.bad), N),
-            corpus_kind=np.array([kind for kind, _, _ in self.corpus], dtype=np.int32),
-            corpus_target=np.array([target for _, target, _ in self.corpus], dtype=np.int32),
-            corpus_bounds=np.array([c.bounds for _, _, c in self.corpus]).reshape(-1, 2),
+            corpus_kind=np.array([kind for kind, _, _ in corpus], dtype=np.int32),
+            corpus_target=np.array([target for _, target, _ in corpus], dtype=np.int32),
+            corpus_bounds=np.array([c.bounds for _, _, c in corpus]).reshape(-1, 2),
             corpus_price=np.array(prices, dtype=np.float64).reshape(-1, 3),
         )
 
@@ -347,13 +342,17 @@ class CheckReport(NamedTuple):
         return all(row.violation == 0 for row in self.rows)
 
     def __str__(self) -> str:
+        return self.table()
+
+    def table(self, name_place: Callable[[int], str] = str, n: int = 6) -> str:
+        """The report as text, with the first ``n`` sequences that break each constraint."""
         lines = [("constraint", "violation", "sequences", "cost", "where")]
         for row in self.rows:
             count = f"{len(row.sequences)} of {self.n_sequences}"
-            where = ", ".join(map(str, row.sequences[:6]))
-            where += ", ..." if len(row.sequences) > 6 else ""
+            where = ", ".join(map(name_place, row.sequences[:n]))
+            where += ", ..." if len(row.sequences) > n > 0 else ""
             if row.value is not None:
-                count, where = "corpus", f"is {row.value:.4g}"
+                count, where = "all together", f"is {row.value:.4g}"
             title = row.constraint.title + (" (hard)" if row.constraint.hard else "")
             lines.append((title, f"{row.violation:.6g}", count, f"{row.cost:.6g}", where))
         count = f"{len(self.sequences)} of {self.n_sequences}"
