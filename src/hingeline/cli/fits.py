@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
@@ -117,31 +115,17 @@ def read_lexicons(given: list[str]) -> SegmentTemplates:
     return SegmentTemplates(lexicon=found)
 
 
-class FitProgress(Progress):
-    """Progress on the standard error: bars of fits on a terminal, plain lines elsewhere."""
+class FitProgress:
+    """Progress on the standard error: one line that is written over on a terminal, else several."""
 
     def __init__(self, quiet: bool = False) -> None:
-        console = Console(stderr=True)
         self.quiet = quiet
-        super().__init__(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[state]}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=quiet or not console.is_terminal or console.is_dumb_terminal,
-        )
-
-    def stop(self) -> None:
-        """Take the bars away, where there are any."""
-        if not self.disable:  # older versions of rich print an empty line otherwise
-            super().stop()
+        self.watched = not quiet and Reporter(verbose=None).verbose is None
 
     def say(self, line: str) -> None:
-        """Print a line above the bars."""
+        """Print a line, in the place of what is written over."""
         if not self.quiet:
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            typer.echo("\r\x1b[K" * self.watched + line, err=True)
 
     def during(self, name: str, work: str) -> AbstractContextManager[None]:
         """Tell of work on a file, not of a fit; see :meth:`hingeline.core.loop.Reporter.during`."""
@@ -161,26 +145,31 @@ class FitProgress(Progress):
         A fit that is ``interruptible`` keeps its best weights where Ctrl-C ended it, else Ctrl-C
         ends the command.
         """
-        task = self.add_task(title, total=1.0, state="")
-        watcher, verbose = _Watcher(self, title, task, estimator.tol), estimator.verbose
-        estimator.set_params(callbacks=[watcher, *callbacks], verbose=0)
+        verbose, told = estimator.verbose, math.inf
+
+        def tell(state: PassState) -> None:
+            """Say so when the gap has halved; a terminal shows every pass."""
+            nonlocal told
+            gaps = finite(state.relative_gap), finite(state.restricted_gap)
+            gap = next((gap for gap in gaps if gap is not None), math.nan)
+            if estimator.tol < gap <= told / 2 and not self.watched:
+                told = gap
+                self.say(f"{title}: {state.place}, {_gap_text(*gaps)}")
+
+        estimator.set_params(callbacks=[tell, *callbacks], verbose=0 if self.quiet else None)
         began, compiled = time.perf_counter(), COMPILING[0]
-        with self:
-            try:
-                with self.show_warnings():
-                    learn()
-            finally:
-                estimator.set_params(callbacks=None, verbose=verbose)
-            if estimator.stop_reason_ == "interrupted" and not interruptible:
-                raise KeyboardInterrupt
-            seconds = time.perf_counter() - began - (COMPILING[0] - compiled)
-            found = outcome_of(estimator)
-            gap = _gap_text(found["relative_gap"], found["restricted_gap"])
-            ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
-            self.update(task, completed=1.0, state=ending)
-        self.remove_task(task)  # its bar stays on the screen
-        if self.disable:
-            self.say(f"{title}: {_reason(found)} after {seconds:.1f} s, {ending}")
+        try:
+            with self.show_warnings():
+                learn()
+        finally:
+            estimator.set_params(callbacks=None, verbose=verbose)
+        if estimator.stop_reason_ == "interrupted" and not interruptible:
+            raise KeyboardInterrupt
+        seconds = time.perf_counter() - began - (COMPILING[0] - compiled)
+        found = outcome_of(estimator)
+        gap = _gap_text(found["relative_gap"], found["restricted_gap"])
+        ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
+        self.say(f"{title}: {_reason(found)} after {seconds:.1f} s, {ending}")
         return seconds
 
     @contextmanager
@@ -190,37 +179,6 @@ class FitProgress(Progress):
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.showwarning = lambda message, *place: self.say(str(message))
             yield
-
-
-class _Watcher:
-    """The callback that tells how far a fit has come, from the logarithm of its gap."""
-
-    def __init__(self, progress: FitProgress, title: str, task: TaskID, tol: float) -> None:
-        self.progress, self.title, self.task, self.tol = progress, title, task, tol
-        self.first, self.done, self.told = math.nan, 0.0, math.inf
-        self.certified: tuple[float | None, float | None] = (None, None)
-
-    def __call__(self, state: PassState) -> None:
-        certified = finite(state.relative_gap), finite(state.restricted_gap)
-        gap = next((gap for gap in certified if gap is not None), math.nan)
-        news = self.tol < gap <= self.told / 2
-        if not math.isnan(gap):
-            self.certified = certified
-        else:
-            size = abs(state.row.dual) + 0.5 * state.row.estimate
-            gap = state.row.estimate / max(size, 1e-300)
-        if math.isfinite(gap):
-            if math.isnan(self.first):
-                self.first = max(gap, 2.0 * self.tol)
-            way = math.log(self.first / self.tol)
-            self.done = max(self.done, 1.0 - math.log(max(gap / self.tol, 1.0)) / way)
-        text = ", ".join(filter(None, (state.place, _gap_text(*self.certified))))
-        if news:
-            self.told = gap
-        # The bar is full only once the fit is over.
-        self.progress.update(self.task, completed=min(self.done, 0.99), state=text)
-        if news and self.progress.disable:
-            self.progress.say(f"{self.title}: {text}")
 
 
 def bound_text(share: float) -> str:
@@ -336,67 +294,56 @@ def _gap_text(gap: float | None, found: float | None) -> str:
     return "" if gap is None else f"gap {bound_text(gap)}"
 
 
-@dataclass
-class Fits:
-    """Fits of one estimator on the same data, for one C or for several."""
+def find_best(
+    progress: FitProgress,
+    estimator: Any,
+    learn: Callable[[], Any],
+    values: Sequence[float | str],
+    score: Callable[..., float] | None,
+    patience: int,
+    checkpoint: Checkpoint | None,
+    keep_state: bool,
+    name: str,
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Fit for every C, each from the solution before; the best model, and all tried."""
 
-    progress: FitProgress
-    estimator: Any
-    learn: Callable[[], Any]
-    kind: str
-    held_out: Callable[[], tuple[Any, Any]] | None  # reads inputs and labels
-    patience: int
-    checkpoint: Checkpoint | None
-    name: str
+    def say_resumed(state: PassState) -> None:
+        if checkpoint and checkpoint.resumed_ and state.row.passes == checkpoint.resumed_ + 1:
+            progress.say(f"went on after pass {checkpoint.resumed_} of {checkpoint.path}")
 
-    def find_best(self, values: list[float], keep_state: bool) -> tuple[Any, list[dict[str, Any]]]:
-        """Fit for every C, each from the solution before; the best model, and all tried."""
-        tried: list[dict[str, Any]] = []
-        best, highest = self.estimator, -1.0
-        for C in values:
-            tried.append(self._fit(C))
-            if (score := tried[-1].get("dev", 0.0)) > highest:
-                best, highest = copy.copy(self.estimator), score
-            if interrupted := self.estimator.stop_reason_ == "interrupted":
-                break
-        if keep_state and best.C != self.estimator.C and not interrupted:
-            self._fit(best.C)
-        if best.C == self.estimator.C:  # only the last fit has its state
-            best = self.estimator
-        best.set_params(warm_start=False)
-        return best, tried
-
-    def _fit(self, C: float | str) -> dict[str, Any]:
-        estimator = self.estimator.set_params(C=C)
-        callbacks: list[Any] = []
-        if self.held_out is not None:
-            callbacks.append(EarlyStopping(estimator, None, None, self.patience, self._score))
-        if self.checkpoint is not None:
-            callbacks += [self._say_resumed, self.checkpoint]
-        name, value = ("C", C) if estimator.nu is None else ("nu", estimator.nu)
-        title = f"training, {name}={value if isinstance(value, str) else format(value, 'g')}"
-        with blame(self.name):
-            self.progress.fit(title, estimator, self.learn, callbacks)
+    def fit(C: float | str) -> dict[str, Any]:
+        estimator.set_params(C=C)
+        callbacks: list[Any] = [] if checkpoint is None else [say_resumed, checkpoint]
+        if score is not None:
+            callbacks.insert(0, EarlyStopping(estimator, None, None, patience, score))
+        what, value = ("C", C) if estimator.nu is None else ("nu", estimator.nu)
+        title = f"training, {what}={value if isinstance(value, str) else format(value, 'g')}"
+        with blame(name):
+            progress.fit(title, estimator, learn, callbacks)
         found = outcome_of(estimator)
         row: dict[str, Any] = {"C": found["C"], "relative_gap": found["relative_gap"]}
-        if self.held_out is not None:
-            row["dev"] = self._score(estimator)
-            self.progress.say(f"C={estimator.C_:g}: {100 * row['dev']:.2f} % on the held-out data")
+        if score is not None:
+            row["dev"] = score(estimator)
+            progress.say(f"C={estimator.C_:g}: {100 * row['dev']:.2f} % on the held-out data")
         return row
 
-    def _say_resumed(self, state: PassState) -> None:
-        kept = self.checkpoint
-        if kept is not None and kept.resumed_ and state.row.passes == kept.resumed_ + 1:
-            self.progress.say(f"went on after pass {kept.resumed_} of {kept.path}")
+    tried: list[dict[str, Any]] = []
+    best, highest = estimator, -1.0
+    for C in values:
+        tried.append(fit(C))
+        if (found := tried[-1].get("dev", 0.0)) > highest:
+            best, highest = copy.copy(estimator), found
+        if interrupted := estimator.stop_reason_ == "interrupted":
+            break
+    if keep_state and best.C != estimator.C and not interrupted:
+        fit(best.C)
+    if best.C == estimator.C:  # only the last fit has its state
+        best = estimator
+    best.set_params(warm_start=False)
+    return best, tried
 
-    def _score(self, estimator: Any, *_: Any) -> float:
-        """On the held-out data, which are read when they are first wanted."""
-        assert self.held_out is not None
-        X, y = self.held_out()
-        return _score_labels(self.kind, y, files.predict(estimator, X))
 
-
-def _score_labels(kind: str, y: Any, found: Any) -> float:
+def score_labels(kind: str, y: Any, found: Any) -> float:
     """Span F1 where labels are span tags, F1 of sets, LAS, else the share of right labels."""
     if kind == "multilabel":
         return float(multilabel_scores(y, np.asarray(found)).example_f1)
@@ -437,4 +384,4 @@ def cross_validate(
         progress.fit(title, model, learn, interruptible=False)
         for i, labels in zip(out, files.predict(model, X_out), strict=True):
             found[i] = labels
-    return _score_labels(kind, samples.y, found), found
+    return score_labels(kind, samples.y, found), found

@@ -217,7 +217,7 @@ def train(
 
     @cache
     def read_held_out() -> tuple[Any, Any]:
-        """Inputs, encoded where features have names, and labels of --dev."""
+        """Inputs, encoded where features have names, and labels of --dev; when first wanted."""
         if workers is None:
             own, found = encoder, held
         else:  # what is known of the files once they are read
@@ -225,6 +225,10 @@ def train(
             found = files.read_held_out(dev, layout, files.width_of(estimator))
         assert found is not None
         return found.X if own is None else own.transform(found.X), found.y
+
+    def score_held_out(model: Any, *_: Any) -> float:
+        X, y = read_held_out()
+        return fits.score_labels(kind, y, files.predict(model, X))
 
     watcher = None
     if checkpoint is not None:
@@ -234,10 +238,12 @@ def train(
         elif checkpoint.exists() and not resume:
             progress.say(f"{checkpoint} is replaced: starting afresh without --resume")
     estimator.set_params(warm_start=keep_state or bool(values))
-    held_out = None if dev is None else read_held_out
     blamed = title if workers is None else ""  # blocks name files themselves
-    search = fits.Fits(progress, estimator, learn, kind, held_out, patience, watcher, blamed)
-    best, tried = search.find_best(values or [estimator.C], keep_state)
+    judge = score_held_out if dev else None
+    best, tried = fits.find_best(
+        *(progress, estimator, learn, values or [estimator.C], judge),
+        *(patience, watcher, keep_state, blamed),
+    )
     if best.C == "auto":  # for updates
         tried, best.C = [trial._asdict() for trial in best.C_path_], best.C_
     if workers is None and encoder is not None:

@@ -78,19 +78,18 @@ def warm_up(
     processes = min(n_jobs if n_jobs > 0 else os.cpu_count() or 1, len(work))
     seconds = sum(_SECONDS[name] for name, _ in work)
     began, total = time.perf_counter(), 0
+    progress = fits.FitProgress(quiet)
+    progress.say(
+        f"Compiling for {', '.join(kinds)}: about {seconds} s of processor time from an empty "
+        f"cache, in {count_of(processes, 'process', 'processes')}."
+    )
     with (
-        fits.FitProgress(quiet) as progress,
+        progress.during("warm-up", "compiling"),
         ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool,
     ):
-        progress.say(
-            f"Compiling for {', '.join(kinds)}: about {seconds} s of processor time from an empty "
-            f"cache, in {count_of(processes, 'process', 'processes')}."
-        )
-        task = progress.add_task("compiling", total=len(work), state="")
         for done in as_completed([pool.submit(compile_for, *one) for one in work]):
             name, compiled = done.result()
             total += compiled
-            progress.update(task, advance=1)
             progress.say(f"{name}: {compiled} kernels compiled" if compiled else f"{name}: ready")
     files = list(folder.glob("*.nbc"))
     size = sum(file.stat().st_size for file in files) / 1e6

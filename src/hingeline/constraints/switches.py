@@ -370,9 +370,7 @@ def _count_new(member: Array, g: int, left: int, right: int) -> int:
 
 
 @helper
-def _walk(
-    member: Array, g: int, labels: Array, at: int, step: int, stop: int, inside: bool
-) -> int:
+def _walk(member: Array, g: int, labels: Array, at: int, step: int, stop: int, inside: bool) -> int:
     """The first token from ``at`` on that is not ``inside`` a group, or is, or else ``stop``."""
     while at != stop and member[g, labels[at]] == inside:
         at += step
