@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -186,9 +186,14 @@ def bound_text(share: float) -> str:
     return percent_at_most(share).replace(SPACE, " ")
 
 
-def finite(value: float) -> float | None:
+def finite(value: Any) -> Any:
     """JSON has neither NaN nor infinity."""
-    return value if math.isfinite(value) else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def list_rows(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """Named tuples for JSON."""
+    return [{name: finite(value) for name, value in row._asdict().items()} for row in rows]
 
 
 class Clock:
@@ -210,13 +215,12 @@ def outcome_of(model: Any) -> dict[str, Any]:
 
     Besides C, or with ``slack="nu"`` the ν that was used, ρ, the equivalent C and the two risks.
     """
-    facts: dict[str, Any] = {"C": model.C_}
+    facts: dict[str, Any] = {"C": getattr(model, "C_", model.C)}
     if hasattr(model, "nu_"):
         risks = {n: getattr(model, f"{n}_") for n in ("margin_error_risk", "support_vector_risk")}
         facts = {"C": finite(model.C_), "nu": model.nu_, "rho": model.rho_, **risks}
     if hasattr(model, "nu_path_"):
-        tried = (trial._asdict() for trial in model.nu_path_)
-        facts["nu_tried"] = [{n: finite(value) for n, value in row.items()} for row in tried]
+        facts["nu_tried"] = list_rows(model.nu_path_)
     return facts | {
         "relative_gap": finite(relative(model.duality_gap_, positive_part(model))),
         "restricted_gap": finite(relative(model.restricted_gap_, model.restricted_objective_)),

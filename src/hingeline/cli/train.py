@@ -74,12 +74,8 @@ def train(
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,
     dev: Annotated[str | None, Option(help="Held-out file; stop when its score stalls.")] = None,
     patience: Annotated[int, Option(min=1, help="Passes to wait for a better score on --dev.")] = 3,
-    cv: Annotated[
-        int | None, Option(min=2, help="Also train on all but one of so many parts, for a score.")
-    ] = None,
-    cv_output: Annotated[
-        str | None, Option(help="With --cv: write the labels of the parts left out here.")
-    ] = None,
+    cv: Annotated[int | None, Option(min=2, help="Also cross-validate, in so many parts.")] = None,
+    cv_output: Annotated[str | None, Option(help="Write the labels that --cv finds here.")] = None,
     checkpoint: Annotated[Path | None, Option(help="Keep the state here, for --resume.")] = None,
     checkpoint_every: Annotated[float, Option(min=0.0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, Option("--resume", help="Go on from --checkpoint.")] = False,
@@ -245,7 +241,7 @@ def train(
         *(patience, watcher, keep_state, blamed),
     )
     if best.C == "auto":  # for updates
-        tried, best.C = [trial._asdict() for trial in best.C_path_], best.C_
+        tried, best.C = fits.list_rows(best.C_path_), best.C_
     if workers is None and encoder is not None:
         best.features, best.encoder_ = features, encoder
     layout = samples.layout if workers is None else files.layout_of(best, model)
