@@ -230,11 +230,9 @@ def _text_matcher(where: str | tuple[str, ...], ignore_case: bool) -> Callable[[
     if isinstance(where, str):
         pattern = re.compile(where, re.IGNORECASE if ignore_case else 0)
         return lru_cache(maxsize=65536)(lambda word: pattern.fullmatch(word) is not None)
-    if ignore_case:
-        folded = {word.casefold() for word in where}
-        return lambda word: word.casefold() in folded
-    words = frozenset(where)
-    return lambda word: word in words
+    fold = str.casefold if ignore_case else str
+    words = frozenset(map(fold, where))
+    return lambda word: fold(word) in words
 
 
 def find_matches(
@@ -257,10 +255,9 @@ def find_matches(
         found = [test(token) for token in tokens]
     if after is not None:
         pattern = re.compile(rf"(?:^|.* )(?:{after})", re.IGNORECASE if ignore_case else 0)
-        for t in range(len(found)):
-            if found[t]:
-                before = " ".join(map(str, tokens[max(0, t - AFTER_TOKENS) : t]))
-                found[t] = pattern.fullmatch(before) is not None
+        for t in [t for t, hit in enumerate(found) if hit]:
+            before = " ".join(map(str, tokens[max(0, t - AFTER_TOKENS) : t]))
+            found[t] = pattern.fullmatch(before) is not None
     return found
 
 
