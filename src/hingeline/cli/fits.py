@@ -132,13 +132,9 @@ class FitProgress:
         return Reporter(name, 0 if self.quiet else None).during(work)
 
     def fit(
-        self,
-        title: str,
-        estimator: Any,
-        learn: Callable[[], Any],
-        callbacks: Sequence[Any] = (),
+        self, title: str, estimator: Any, learn: Callable[[], Any], callbacks: Sequence[Any] = (),
         interruptible: bool = True,
-    ) -> float:
+    ) -> float:  # fmt: skip
         """Call ``learn``, which fits the estimator, and show its progress.
 
         Returns the seconds it took, without those of compilation, as ``max_time`` counts them.
@@ -299,16 +295,10 @@ def _gap_text(gap: float | None, found: float | None) -> str:
 
 
 def find_best(
-    progress: FitProgress,
-    estimator: Any,
-    learn: Callable[[], Any],
-    values: Sequence[float | str],
-    score: Callable[..., float] | None,
-    patience: int,
-    checkpoint: Checkpoint | None,
-    keep_state: bool,
-    name: str,
-) -> tuple[Any, list[dict[str, Any]]]:
+    progress: FitProgress, estimator: Any, learn: Callable[[], Any], values: Sequence[float | str],
+    score: Callable[..., float] | None, patience: int, checkpoint: Checkpoint | None,
+    keep_state: bool, name: str,
+) -> tuple[Any, list[dict[str, Any]]]:  # fmt: skip
     """Fit for every C, each from the solution before; the best model, and all tried."""
 
     def say_resumed(state: PassState) -> None:
@@ -360,13 +350,9 @@ def score_labels(kind: str, y: Any, found: Any) -> float:
 
 
 def cross_validate(
-    progress: FitProgress,
-    estimator: Any,
-    features: Any,
-    samples: files.Samples,
-    n_folds: int,
+    progress: FitProgress, estimator: Any, features: Any, samples: files.Samples, n_folds: int,
     kind: str,
-) -> tuple[float, list[Any]]:
+) -> tuple[float, list[Any]]:  # fmt: skip
     """Labels of every example by a model that has not seen it, and their score.
 
     ``estimator`` is copied, and so are ``features``, which learn from each part anew.

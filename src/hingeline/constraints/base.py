@@ -57,7 +57,8 @@ class Constraint:
     _match_fields: ClassVar[tuple[str, ...]] = ()  # Fields that say which tokens match.
     #: Fields that take one of these words.
     _choices: ClassVar[tuple[tuple[str, str], ...]] = (("penalty", "'linear' or 'squared'"),)
-    _words: ClassVar[str] = ""  # The constraint in words; fields stand in braces.
+    #: The constraint in words: fields in braces; in brackets what goes where a field is empty.
+    _words: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         kind = type(self).__name__
@@ -95,7 +96,9 @@ class Constraint:
     @property
     def title(self) -> str:
         """The name, or the constraint in words."""
-        return self.name or self._words.format_map(self._show_fields()) or repr(self)
+        shown = self._show_fields()
+        words = re.sub(r"\[(.*?{(\w+)})\]", lambda m: m[1] if shown[m[2]] else "", self._words)
+        return self.name or words.format_map(shown) or repr(self)
 
     def _show_fields(self) -> dict[str, Any]:
         """The fields as reports show them."""

@@ -59,15 +59,9 @@ def search_by_beam(
 
 @kernel
 def _run_beam(
-    compiled: CompiledConstraints,
-    floors: Floors,
-    matters: Array,
-    scores: Array,
-    transitions: Array,
-    labels: Array,
-    i: int,
-    width: int,
-) -> float:
+    compiled: CompiledConstraints, floors: Floors, matters: Array, scores: Array,
+    transitions: Array, labels: Array, i: int, width: int,
+) -> float:  # fmt: skip
     """One beam over one sequence; returns how far its labels may be from the best."""
     K = transitions.shape[0]
     G = compiled.member.shape[0]

@@ -295,9 +295,7 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
             room = 0.1 * abs(low) or 1.0
         set_limits(low - room, high + room)
         axis.set_major_locator(ticker.MaxNLocator(6, steps=[1, 2, 5, 10]))
-        formatter = ticker.ScalarFormatter(useOffset=False)
-        formatter.set_powerlimits((-4, 6))
-        axis.set_major_formatter(formatter)
+        axes.ticklabel_format(axis=which, useOffset=False, scilimits=(-4, 6))  # type: ignore
         return
     low, high = (math.log10(max(end, 1.0 / _LARGEST)) for end in (low, high))
     decades = max(high - low, 0.3)
