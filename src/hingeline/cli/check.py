@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import islice
+from itertools import groupby
 from os.path import isfile
 from typing import Annotated, Any
 
@@ -112,17 +112,8 @@ def _first_lines(data: str, samples: files.Samples) -> list[int] | None:
     if data == "-" or not isfile(data):
         return None
     comments = samples.layout.format == "conllu"
-
-    def starts() -> Iterable[int]:
-        inside = False
-        with files.open_text(data) as text:
-            for number, line in text.lines():
-                if comments and line.startswith("#"):
-                    continue
-                token = bool(line.strip()) and not line.startswith("-DOCSTART-")
-                if token and not inside:
-                    yield number
-                inside = token
-
-    found = list(islice(starts(), samples.n_sequences + 1))
+    with files.open_text(data) as text:
+        lines = [row for row in text.lines() if not (comments and row[1].startswith("#"))]
+    runs = groupby(lines, lambda row: bool(row[1].strip()) and not row[1].startswith("-DOCSTART-"))
+    found = [next(run)[0] for is_sentence, run in runs if is_sentence]
     return found if len(found) == samples.n_sequences else None
