@@ -139,19 +139,13 @@ def main() -> None:
     os._exit(code)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def _show_version(
+    version: Annotated[bool, Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
         typer.echo(f"hingeline {__version__}")
         raise typer.Exit()
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    pass
 
 
 def _check_n_jobs(n_jobs: int | None) -> int | None:
