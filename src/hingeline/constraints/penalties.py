@@ -56,15 +56,15 @@ class _Builder:
         for rule in given:
             self.add(rule)
 
-    def number(self, labels: Iterable[Any]) -> list[int]:
+    def number(self, labels: Sequence[Any]) -> Array:
         """The numbers of the labels that are among the classes."""
-        labels = list(labels)
         self.unknown.update(label for label in labels if label not in self.index)
-        return sorted({self.index[label] for label in labels if label in self.index})
+        known = {self.index[label] for label in labels if label in self.index}
+        return np.array(sorted(known), dtype=np.int64)
 
-    def find_group(self, labels: Iterable[Any]) -> int | None:
+    def find_group(self, labels: Sequence[Any]) -> int | None:
         """The number of a group, or None where no label of it is known."""
-        key = tuple(self.number(labels))
+        key = tuple(self.number(labels).tolist())
         return self.groups.setdefault(key, len(self.groups)) if key else None
 
     def find_groups(self, labels: Sequence[Any]) -> list[int]:
@@ -96,12 +96,11 @@ class _Builder:
                 self.charge_others(np.flatnonzero(hits), rule.label, one)
             case rules.OnlyWords():
                 hits = self.map_tokens(rule.find_words)
-                columns = np.array(self.number(rule.label), dtype=np.int64)
-                self.unary[np.ix_(np.flatnonzero(~hits), columns)] += one
+                self.unary[np.ix_(np.flatnonzero(~hits), self.number(rule.label))] += one
             case rules.ChangeOnlyAt():
                 self.change += one * self.map_tokens(rule.find_bad_changes)
             case rules.Follows():
-                columns = np.array(self.number(rule.label), dtype=np.int64)
+                columns = self.number(rule.label)
                 others = np.setdiff1d(np.arange(len(self.classes)), self.number(rule.after))
                 self.pair[np.ix_(others, columns)] += one
                 if not rule.start:
@@ -126,8 +125,7 @@ class _Builder:
 
     def charge_others(self, rows: Array, labels: Sequence[Any], cost: float) -> None:
         """A cost of every other label at these tokens."""
-        wanted = self.number(labels)
-        if wanted:
+        if len(wanted := self.number(labels)):
             others = np.setdiff1d(np.arange(len(self.classes)), wanted)
             self.unary[np.ix_(rows, others)] += cost
 
@@ -263,7 +261,6 @@ class SwitchEvaluator:
         fine = not n or 0 <= self.labels.min() <= self.labels.max() < self._n_labels
         require(fine, f"labels must be numbers from 0 to {self._n_labels - 1}.")
         self._state = penalties.state(self.labels)
-        self._held = [self._predicate_cost(i) for i in range(len(penalties.words))]
 
     def switch_costs(self, i: int, t: int) -> Array:
         """What each label at position ``t`` of sequence ``i`` adds to the total penalty."""
@@ -272,11 +269,12 @@ class SwitchEvaluator:
         _switch_costs(self._compiled, self._state, self.labels, i, t, out)
         if self.penalties.predicates:
             here = self._compiled.offsets[i] + t
-            held = self.labels[here]
+            held, costs = self.labels[here], np.empty(self._n_labels)
             for k in range(self._n_labels):
                 self.labels[here] = k
-                out[k] += self._predicate_cost(i) - self._held[i]
+                costs[k] = self._predicate_cost(i)
             self.labels[here] = held
+            out += costs - costs[held]
         return out
 
     def commit_switch(self, i: int, t: int, k: int) -> None:
@@ -285,11 +283,11 @@ class SwitchEvaluator:
         if not 0 <= k < self._n_labels:
             raise IndexError(f"k={k} is not a label number below {self._n_labels}.")
         _commit_switch(self._compiled, self._state, self.labels, i, t, k)
-        self._held[i] = self._predicate_cost(i)
 
     def sum_penalties(self) -> float:
         """The penalty of all constraints; each unit of a hard one counts 1e10."""
-        return float(switches.sum_penalties(self._compiled, self._state)) + sum(self._held)
+        own = sum(map(self._predicate_cost, range(len(self.penalties.words))))
+        return float(switches.sum_penalties(self._compiled, self._state)) + own
 
     def _predicate_cost(self, i: int) -> float:
         rules = self.penalties.predicates

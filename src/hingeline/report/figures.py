@@ -282,7 +282,7 @@ def _set_x(axes: Axes, values: Array, x: str) -> None:
     _tidy(axes)
 
 
-def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
+def _set_scale(axes: Any, which: str, values: Array, log: bool) -> None:
     """Ends, ticks and their labels of an axis that holds all values."""
     from matplotlib import ticker
 
@@ -295,7 +295,7 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
             room = 0.1 * abs(low) or 1.0
         set_limits(low - room, high + room)
         axis.set_major_locator(ticker.MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axes.ticklabel_format(axis=which, useOffset=False, scilimits=(-4, 6))  # type: ignore
+        axes.ticklabel_format(axis=which, useOffset=False, scilimits=(-4, 6))
         return
     low, high = (math.log10(max(end, 1.0 / _LARGEST)) for end in (low, high))
     decades = max(high - low, 0.3)
