@@ -227,24 +227,19 @@ def outcome_of(model: Any) -> dict[str, Any]:
 
 
 def write_model(
-    path: Path, estimator: Any, clock: Clock, layout: Any, sources: list[str], **options: Any
-) -> dict[str, Any]:
-    """Write a model and where it came from; what results begin with.
-
-    ``options`` are those of ``save``; ``before`` are sources that the model knows already,
-    ``hashed`` says whether others are read for their hash, and ``metadata`` is added to it.
-    """
-    hashed = options.pop("hashed", True)
-    metadata = {
+    path: Path, estimator: Any, clock: Clock, layout: Any, sources: list[str], *,
+    before: Sequence[Any] = (), hashed: bool = True, metadata: Any = None, **options: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Write a model and where it came from, ``before`` and now; what results begin with."""
+    facts = {
         "layout": asdict(layout),
         "command": shlex.join(["hingeline", *sys.argv[1:]]),
-        "data": [*options.pop("before", ()), *(files.source_of(n, hashed) for n in sources)],
+        "data": [*before, *(files.source_of(name, hashed) for name in sources)],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
     }
-    metadata |= options.pop("metadata", {})
     with blame("--model"):
-        written = estimator.save(path, metadata=metadata, **options)
+        written = estimator.save(path, metadata=facts | (metadata or {}), **options)
     clock.stop("write")
     return {"model": str(path), "bytes": written["bytes"], "seconds": clock.seconds}
 
