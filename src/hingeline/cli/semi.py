@@ -137,7 +137,7 @@ def semi(
         },
         "select": rule,
     }
-    options = {"dtype": dtype, "sparse": sparse}
+    options: dict[str, Any] = {"dtype": dtype, "sparse": sparse}
     more = {"label_counts": dict(counts)} | ({"dev": files.source_of(dev)} if dev else {})
     options["metadata"] = metadata | more
     written = fits.write_model(model, estimator, clock, layout, [data, *unlabelled], **options)

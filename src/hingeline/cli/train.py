@@ -248,9 +248,9 @@ def train(
     if file.format.name == "arff" and best.n_labels_ > 1:
         best.classes_ = np.asarray(layout.labels, dtype=object)
     clock.stop("train")
-    options = {"dtype": dtype, "sparse": sparse, "state": keep_state and best is estimator}
+    options: dict[str, Any] = {"dtype": dtype, "sparse": sparse, "hashed": workers is None}
+    options["state"] = keep_state and best is estimator
     options["metadata"] = {"dev": files.source_of(dev)} if dev else {}
-    options["hashed"] = workers is None
     written = fits.write_model(model, best, clock, layout, names, **options)
     if checkpoint is not None and checkpoint.exists():
         if best.stop_reason_.startswith(("interrupted", "max_time", "max_iter")):
