@@ -277,7 +277,7 @@ def test_check_names_the_lines(tmp_path):
     rules = write(tmp_path / "r.toml", '[[starts_with]]\nlabels = ["A"]\n')
     result = run("check", file, "--constraints", rules)
     assert result.exit_code == 1
-    assert f"2 of 4  {file}:7, {file}:12" in result.stdout
+    assert f"2 of 4  2000  {file}:7, {file}:12" in result.stdout
     found = json.loads(run("check", file, "--constraints", rules, "--json").stdout)
     assert found["ok"] is False
     assert found["constraints"][0]["sequences"] == [2, 4]

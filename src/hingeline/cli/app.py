@@ -139,19 +139,13 @@ def main() -> None:
     os._exit(code)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def _show_version(
+    version: Annotated[bool, Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
         typer.echo(f"hingeline {__version__}")
         raise typer.Exit()
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    pass
 
 
 def _check_n_jobs(n_jobs: int | None) -> int | None:
@@ -181,14 +175,10 @@ Files = Annotated[
     Argument(metavar="DATA…", help="A labelled file (- is the standard input), or several."),
 ]
 Data = Annotated[str, Argument(metavar="DATA", help="A labelled file; - is the standard input.")]
-Input = Annotated[
-    str, Argument(metavar="INPUT", help="A file, with labels or without; - is the standard input.")
-]
+Input = Annotated[str, Argument(metavar="INPUT", help="A file; - is the standard input.")]
 NewModel = Annotated[Path, Option("--model", "-m", help="The model file to write (.hinge).")]
 Format = Annotated[str, Option("--format", "-f", help="Format of the file; auto guesses it.")]
-KnownFormat = Annotated[
-    str, Option("--format", "-f", help="Format of the file; auto is that of the training file.")
-]
+KnownFormat = Annotated[str, Option("--format", "-f", help="Format; auto is that of training.")]
 # fmt: off
 Columns = Annotated[str | None, Option(help="Names of the file's columns, separated by commas.")]
 Use = Annotated[str | None, Option(help="Columns to learn from.", show_default="all but the label")]
@@ -215,9 +205,7 @@ Cost = Annotated[str | None, Option(
 Tol = Annotated[float, Option(help="Stop at this certified gap, as a share of the objective.")]
 Scheme = Annotated[str | None, Option(help="Keep to this tag scheme: auto, IOB2, BIOES, …")]
 MaxIter = Annotated[int, Option(min=1, help="Make at most this many passes.")]
-Constraints = Annotated[
-    str | None, Option(help="Rules for the labels: a TOML file, citations or seminars.")
-]
+Constraints = Annotated[str | None, Option(help="Rules: a TOML file, citations or seminars.")]
 Bootstrap = Annotated[int, Option(min=0, help="Resamples for 95 % intervals; 0 gives none.")]
 Dtype = Annotated[
     str, Option(help="Store weights as float64, float32 or float16.", callback=_check_dtype)
@@ -225,16 +213,12 @@ Dtype = Annotated[
 Sparse = Annotated[
     bool, Option("--sparse/--dense", help="Store only weights that are not 0, or whole tables.")
 ]
-KeepState = Annotated[
-    bool, Option("--keep-state", help="Also store data and multipliers, for hingeline update.")
-]
+KeepState = Annotated[bool, Option("--keep-state", help="Store data, too, for hingeline update.")]
 NJobs = Annotated[
     int | None, Option(help="Threads; -1 uses all cores.", show_default="1", callback=_check_n_jobs)
 ]
 Seed = Annotated[int, Option(min=0, help="Seed of everything random.", callback=check_seed)]
-Workers = Annotated[
-    str | None, Option(help="Processes, or the address of a Dask scheduler (tcp://host:8786).")
-]
+Workers = Annotated[str | None, Option(help="Processes, or a Dask scheduler (tcp://host:8786).")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results only, no progress.")]
 Json = Annotated[bool, Option("--json", help="Print results as JSON.")]
 

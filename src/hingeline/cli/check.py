@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import islice
+from itertools import groupby
 from os.path import isfile
 from typing import Annotated, Any
 
@@ -78,28 +78,21 @@ def check(
     with blame(data):
         report = hingeline.constraints.check(found, samples.X.sentences(0), samples.y)
     lines = _first_lines(data, samples)
-    facts: dict[str, Any]
-    rows: list[dict[str, Any]] = []
-    table = [["constraint", "violations", "sequences", "first in"]]
-    for row in report.rows:
-        at = None if lines is None else [lines[i] for i in row.sequences]
-        facts = {"name": row.constraint.title, "violation": row.violation, "cost": row.cost}
-        facts |= {"value": row.value, "sequences": [i + 1 for i in row.sequences], "lines": at}
-        rows.append(facts)
-        count = f"{len(row.sequences)} of {report.n_sequences}"
-        places = [f"sequence {i + 1}" for i in row.sequences] if at is None else []
-        places += [f"{data}:{line}" for line in at or ()]
-        where = ", ".join(places[:n])
-        if row.value is not None:
-            count, where = "all together", f"is {row.value:.4g}"
-        table.append([facts["name"], f"{row.violation:.6g}", count, where])
-    broken = f"{len(report.sequences)} of {report.n_sequences}"
-    table.append(["total", f"{report.violation:.6g}", broken, ""])
     if as_json:
+        rows = [
+            {
+                **{"name": row.constraint.title, "violation": row.violation, "cost": row.cost},
+                **{"value": row.value, "sequences": [i + 1 for i in row.sequences]},
+                "lines": None if lines is None else [lines[i] for i in row.sequences],
+            }
+            for row in report.rows
+        ]
         total = {"sequences": report.n_sequences, "ok": report.ok, "cost": report.cost}
         typer.echo(json.dumps({**total, "unknown_labels": unknown, "constraints": rows}))
     else:
-        typer.echo(files.align(table, left=(0, 3)))
+        places = [f"{data}:{line}" for line in lines or ()]
+        places = places or [f"sequence {i + 1}" for i in range(report.n_sequences)]
+        typer.echo(report.table(places.__getitem__, n))
     if not report.ok:
         raise typer.Exit(BROKEN)
 
@@ -109,17 +102,8 @@ def _first_lines(data: str, samples: files.Samples) -> list[int] | None:
     if data == "-" or not isfile(data):
         return None
     comments = samples.layout.format == "conllu"
-
-    def starts() -> Iterable[int]:
-        inside = False
-        with files.open_text(data) as text:
-            for number, line in text.lines():
-                if comments and line.startswith("#"):
-                    continue
-                token = bool(line.strip()) and not line.startswith("-DOCSTART-")
-                if token and not inside:
-                    yield number
-                inside = token
-
-    found = list(islice(starts(), samples.n_sequences + 1))
+    with files.open_text(data) as text:
+        lines = [row for row in text.lines() if not (comments and row[1].startswith("#"))]
+    runs = groupby(lines, lambda row: bool(row[1].strip()) and not row[1].startswith("-DOCSTART-"))
+    found = [next(run)[0] for is_sentence, run in runs if is_sentence]
     return found if len(found) == samples.n_sequences else None

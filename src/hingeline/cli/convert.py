@@ -16,15 +16,9 @@ _ENDINGS = {".mrg": "trees", **{f".{name}": name for name in _NAMES}}
 
 
 def convert(
-    source: Annotated[
-        str, Argument(metavar="INPUT", help="A file; - is the standard input.")
-    ] = "-",
-    target: Annotated[
-        str, Argument(metavar="OUTPUT", help="A file; - is the standard output.")
-    ] = "-",
-    to: Annotated[
-        str, Option("--to", "-t", help="Format to write; auto goes by the ending of the name.")
-    ] = "auto",
+    source: Annotated[str, Argument(metavar="INPUT", help="A file; - is stdin.")] = "-",
+    target: Annotated[str, Argument(metavar="OUTPUT", help="A file; - is stdout.")] = "-",
+    to: Annotated[str, Option("--to", "-t", help="Format to write; auto: by the name.")] = "auto",
     format: app.Format = "auto",
     columns: Annotated[str | None, Option(help="Columns to keep, separated by commas.")] = None,
     vocabulary: Annotated[

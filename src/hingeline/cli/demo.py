@@ -31,10 +31,10 @@ def demo(
     """Learn to read handwritten dates, digit by digit and as a sequence."""
     import numpy as np
 
-    from hingeline.report.figures import check_picture_path, plot_curve
+    from hingeline.report.figures import FORMATS, check_target, plot_curve
 
     with blame("--output"):
-        check_picture_path(output)
+        check_target(output, FORMATS)
     files.require(math.isfinite(noise), f"--noise: must be a finite number, got {noise}.")
     data = hingeline.data.load_digit_dates(n_train, n_test, noise=noise, random_state=seed)
     flat_data = np.vstack(data.X_train), np.concatenate(data.y_train)

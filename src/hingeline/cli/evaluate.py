@@ -79,17 +79,15 @@ def evaluate(
     if known:
         words = samples.X.sentences(0)
         rows = (hingeline.constraints.check(known, words, y).rows for y in (true, predicted))
-        for a, b in zip(*rows, strict=True):
-            name = a.constraint.title
-            broken.append({"name": name, "true": a.violation, "predicted": b.violation})
+        facts = [(a.constraint.title, a.violation, b.violation) for a, b in zip(*rows, strict=True)]
+        broken = [dict(zip(("name", "true", "predicted"), row, strict=True)) for row in facts]
     if as_json:
         typer.echo(json.dumps({**result.to_dict(), **({"constraints": broken} if known else {})}))
         return
     typer.echo(files.align(result.summary()))
     if known:
-        total = [sum(row[key] for row in broken) for key in ("true", "predicted")]
-        table = [[*row.values()] for row in broken] + [["total", *total]]
-        table = [[name, *(f"{count:.6g}" for count in counts)] for name, *counts in table]
+        total = ("total", *(sum(row[k] for row in facts) for k in (1, 2)))
+        table = [[name, f"{a:.6g}", f"{b:.6g}"] for name, a, b in (*facts, total)]
         typer.echo("\n" + files.align([["violations of", "true", "predicted"], *table]))
     if result.spans is not None:
         typer.echo("\n" + files.align(result.table(by="type")))

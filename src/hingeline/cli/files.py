@@ -22,27 +22,12 @@ from hingeline._words import count_of
 from hingeline.cli.app import blame, flag, split_names
 from hingeline.core.loop import Reporter
 from hingeline.core.results import align as align
+from hingeline.data import labelled
 from hingeline.data.conll import WORD_NAMES, header_of, plain_name
 from hingeline.data.formats import Format, detect_format, find_format
-from hingeline.data.labelled import (
-    NAMED,
-    NUMBERED,
-    ROWS,
-    SEQUENCES,
-    SETS,
-    TASKS,
-    WORDS,
-    File,
-    Layout,
-    expand,
-    is_blank,
-    keep_features,
-    labels_of,
-    length_of,
-    open_once,
-    read_file,
-    read_labelled,
-)
+from hingeline.data.labelled import NAMED, NUMBERED, ROWS, SEQUENCES, SETS, TASKS, WORDS, File
+from hingeline.data.labelled import Layout as Layout
+from hingeline.data.labelled import open_once as open_once
 from hingeline.data.text import ParseError, TextSource, open_text
 from hingeline.features.tables import TokenTable, default_names
 
@@ -112,7 +97,7 @@ class Samples:
     @property
     def n_sequences(self) -> int:
         """Sequences, or rows."""
-        return length_of(self.X)
+        return labelled.length_of(self.X)
 
     @property
     def n_tokens(self) -> int:
@@ -280,7 +265,7 @@ def _csv_ends(header: str) -> Callable[[bytes, bytes], bool]:
 
 def expand_all(patterns: Sequence[str]) -> tuple[list[str], str]:
     """The files that patterns stand for, and what to call them together."""
-    names = [name for pattern in patterns for name in expand(pattern)]
+    names = [name for pattern in patterns for name in labelled.expand(pattern)]
     return names, patterns[0] if len(patterns) == 1 else f"{len(names)} files"
 
 
@@ -313,7 +298,7 @@ def read_training(
 ) -> Samples:
     """A labelled file to train on; the layout follows from the file and the options."""
     names = split_names(columns), split_names(use)
-    return Samples(*read_labelled(file, *names, label, task=task))
+    return Samples(*labelled.read_labelled(file, *names, label, task=task))
 
 
 def read_like(
@@ -328,7 +313,7 @@ def read_like(
     path = file.path
     by_name = found.name == layout.format == "arff"  # the model knows which attributes are labels
     based = None if layout.zero_based is None else True
-    data = read_file(file, empty, zero_based=based, labels=[] if by_name else None)
+    data = labelled.read_file(file, empty, zero_based=based, labels=[] if by_name else None)
     if found.kind != layout.kind:
         holds, takes = (_KINDS.get(kind, kind) for kind in (found.kind, layout.kind))
         what = f"{path} holds {holds} ({found.name})"
@@ -344,13 +329,14 @@ def read_like(
         what = f"{path} has a label {highest}, but the model was trained on labels 0 to {most}"
         require(highest <= most, f"{what}: leave others out.")
         y = np.pad(data.Y.toarray().astype(np.int64), ((0, 0), (0, most - highest)))
-        return Samples(keep_features(sp.csr_matrix(data.X), numbering, width), y, layout, data)
+        X = labelled.keep_features(sp.csr_matrix(data.X), numbering, width)
+        return Samples(X, y, layout, data)
     named = isinstance(data.X, list)
     if named != (width is None) and found.kind == "sequences":
         words = ("named", "numbered") if named else ("numbered", "named")
         what = f"{path} has {words[0]} features ({found.name}), but the model was trained on"
         raise ValueError(f"{what} {words[1]} ones ({layout.format}): use hingeline convert.")
-    return Samples(keep_features(data.X, numbering, width, grow), data.y, layout, data)
+    return Samples(labelled.keep_features(data.X, numbering, width, grow), data.y, layout, data)
 
 
 def read_held_out(path: str | None, layout: Layout, width: int | None) -> Samples | None:
@@ -368,8 +354,8 @@ def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
         with blame(path):
             inputs = table.select(layout.columns)
         own = replace(layout, label=label)
-        blank = any(is_blank(table, column, format) for column in own.label_columns)
-        y = None if blank else labels_of(path, table, own)
+        blank = any(labelled.is_blank(table, column, format) for column in own.label_columns)
+        y = None if blank else labelled.labels_of(path, table, own)
         return Samples(inputs, y, layout, data)
     names = _column_names(path, list(data.names), layout)
     table = TokenTable(tuple(names), data.codes, data.values, data.offsets)

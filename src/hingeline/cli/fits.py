@@ -7,9 +7,9 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -228,9 +228,14 @@ def bound_text(share: float) -> str:
     return percent_at_most(share).replace(SPACE, " ")
 
 
-def finite(value: float) -> float | None:
+def finite(value: Any) -> Any:
     """JSON has neither NaN nor infinity."""
-    return value if math.isfinite(value) else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def list_rows(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """Named tuples for JSON."""
+    return [{name: finite(value) for name, value in row._asdict().items()} for row in rows]
 
 
 class Clock:
@@ -252,13 +257,12 @@ def outcome_of(model: Any) -> dict[str, Any]:
 
     Besides C, or with ``slack="nu"`` the ν that was used, ρ, the equivalent C and the two risks.
     """
-    facts: dict[str, Any] = {"C": model.C_}
+    facts: dict[str, Any] = {"C": getattr(model, "C_", model.C)}
     if hasattr(model, "nu_"):
         risks = {n: getattr(model, f"{n}_") for n in ("margin_error_risk", "support_vector_risk")}
         facts = {"C": finite(model.C_), "nu": model.nu_, "rho": model.rho_, **risks}
     if hasattr(model, "nu_path_"):
-        tried = (trial._asdict() for trial in model.nu_path_)
-        facts["nu_tried"] = [{n: finite(value) for n, value in row.items()} for row in tried]
+        facts["nu_tried"] = list_rows(model.nu_path_)
     return facts | {
         "relative_gap": finite(relative(model.duality_gap_, positive_part(model))),
         "restricted_gap": finite(relative(model.restricted_gap_, model.restricted_objective_)),
@@ -269,24 +273,27 @@ def outcome_of(model: Any) -> dict[str, Any]:
 
 
 def write_model(
-    path: Path, estimator: Any, clock: Clock, layout: Any, sources: list[str], **options: Any
+    path: Path,
+    estimator: Any,
+    clock: Clock,
+    layout: Any,
+    sources: list[str],
+    *,
+    before: Sequence[Any] = (),
+    hashed: bool = True,
+    metadata: Any = None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Write a model and where it came from; what results begin with.
-
-    ``options`` are those of ``save``; ``before`` are sources that the model knows already,
-    ``hashed`` says whether others are read for their hash, and ``metadata`` is added to it.
-    """
-    hashed = options.pop("hashed", True)
-    metadata = {
+    """Write a model and where it came from, ``before`` and now; what results begin with."""
+    facts = {
         "layout": asdict(layout),
         "command": shlex.join(["hingeline", *sys.argv[1:]]),
-        "data": [*options.pop("before", ()), *(files.source_of(n, hashed) for n in sources)],
+        "data": [*before, *(files.source_of(name, hashed) for name in sources)],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
     }
-    metadata |= options.pop("metadata", {})
     with blame("--model"):
-        written = estimator.save(path, metadata=metadata, **options)
+        written = estimator.save(path, metadata=facts | (metadata or {}), **options)
     clock.stop("write")
     return {"model": str(path), "bytes": written["bytes"], "seconds": clock.seconds}
 
@@ -336,67 +343,56 @@ def _gap_text(gap: float | None, found: float | None) -> str:
     return "" if gap is None else f"gap {bound_text(gap)}"
 
 
-@dataclass
-class Fits:
-    """Fits of one estimator on the same data, for one C or for several."""
+def find_best(
+    progress: FitProgress,
+    estimator: Any,
+    learn: Callable[[], Any],
+    values: Sequence[float | str],
+    score: Callable[..., float] | None,
+    patience: int,
+    checkpoint: Checkpoint | None,
+    keep_state: bool,
+    name: str,
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Fit for every C, each from the solution before; the best model, and all tried."""
 
-    progress: FitProgress
-    estimator: Any
-    learn: Callable[[], Any]
-    kind: str
-    held_out: Callable[[], tuple[Any, Any]] | None  # reads inputs and labels
-    patience: int
-    checkpoint: Checkpoint | None
-    name: str
+    def say_resumed(state: PassState) -> None:
+        if checkpoint and checkpoint.resumed_ and state.row.passes == checkpoint.resumed_ + 1:
+            progress.say(f"went on after pass {checkpoint.resumed_} of {checkpoint.path}")
 
-    def find_best(self, values: list[float], keep_state: bool) -> tuple[Any, list[dict[str, Any]]]:
-        """Fit for every C, each from the solution before; the best model, and all tried."""
-        tried: list[dict[str, Any]] = []
-        best, highest = self.estimator, -1.0
-        for C in values:
-            tried.append(self._fit(C))
-            if (score := tried[-1].get("dev", 0.0)) > highest:
-                best, highest = copy.copy(self.estimator), score
-            if interrupted := self.estimator.stop_reason_ == "interrupted":
-                break
-        if keep_state and best.C != self.estimator.C and not interrupted:
-            self._fit(best.C)
-        if best.C == self.estimator.C:  # only the last fit has its state
-            best = self.estimator
-        best.set_params(warm_start=False)
-        return best, tried
-
-    def _fit(self, C: float | str) -> dict[str, Any]:
-        estimator = self.estimator.set_params(C=C)
-        callbacks: list[Any] = []
-        if self.held_out is not None:
-            callbacks.append(EarlyStopping(estimator, None, None, self.patience, self._score))
-        if self.checkpoint is not None:
-            callbacks += [self._say_resumed, self.checkpoint]
-        name, value = ("C", C) if estimator.nu is None else ("nu", estimator.nu)
-        title = f"training, {name}={value if isinstance(value, str) else format(value, 'g')}"
-        with blame(self.name):
-            self.progress.fit(title, estimator, self.learn, callbacks)
+    def fit(C: float | str) -> dict[str, Any]:
+        estimator.set_params(C=C)
+        callbacks: list[Any] = [] if checkpoint is None else [say_resumed, checkpoint]
+        if score is not None:
+            callbacks.insert(0, EarlyStopping(estimator, None, None, patience, score))
+        what, value = ("C", C) if estimator.nu is None else ("nu", estimator.nu)
+        title = f"training, {what}={value if isinstance(value, str) else format(value, 'g')}"
+        with blame(name):
+            progress.fit(title, estimator, learn, callbacks)
         found = outcome_of(estimator)
         row: dict[str, Any] = {"C": found["C"], "relative_gap": found["relative_gap"]}
-        if self.held_out is not None:
-            row["dev"] = self._score(estimator)
-            self.progress.say(f"C={estimator.C_:g}: {100 * row['dev']:.2f} % on the held-out data")
+        if score is not None:
+            row["dev"] = score(estimator)
+            progress.say(f"C={estimator.C_:g}: {100 * row['dev']:.2f} % on the held-out data")
         return row
 
-    def _say_resumed(self, state: PassState) -> None:
-        kept = self.checkpoint
-        if kept is not None and kept.resumed_ and state.row.passes == kept.resumed_ + 1:
-            self.progress.say(f"went on after pass {kept.resumed_} of {kept.path}")
+    tried: list[dict[str, Any]] = []
+    best, highest = estimator, -1.0
+    for C in values:
+        tried.append(fit(C))
+        if (found := tried[-1].get("dev", 0.0)) > highest:
+            best, highest = copy.copy(estimator), found
+        if interrupted := estimator.stop_reason_ == "interrupted":
+            break
+    if keep_state and best.C != estimator.C and not interrupted:
+        fit(best.C)
+    if best.C == estimator.C:  # only the last fit has its state
+        best = estimator
+    best.set_params(warm_start=False)
+    return best, tried
 
-    def _score(self, estimator: Any, *_: Any) -> float:
-        """On the held-out data, which are read when they are first wanted."""
-        assert self.held_out is not None
-        X, y = self.held_out()
-        return _score_labels(self.kind, y, files.predict(estimator, X))
 
-
-def _score_labels(kind: str, y: Any, found: Any) -> float:
+def score_labels(kind: str, y: Any, found: Any) -> float:
     """Span F1 where labels are span tags, F1 of sets, LAS, else the share of right labels."""
     if kind == "multilabel":
         return float(multilabel_scores(y, np.asarray(found)).example_f1)
@@ -437,4 +433,4 @@ def cross_validate(
         progress.fit(title, model, learn, interruptible=False)
         for i, labels in zip(out, files.predict(model, X_out), strict=True):
             found[i] = labels
-    return _score_labels(kind, samples.y, found), found
+    return score_labels(kind, samples.y, found), found

@@ -67,9 +67,20 @@ def info(
                 facts["weights written"] = write_weights(weights, estimator)
     if as_json:
         typer.echo(json.dumps(facts))
-    else:
-        for name, value in facts.items():
-            _print_fact(name, value, facts)
+        return
+    if "annealing" in facts:  # the table of it comes later
+        facts["metadata"].pop("semisupervised")
+        facts["annealing"] = files.align(facts["annealing"]).splitlines()
+    for name in {"top features", "transitions"} & facts.keys():
+        cells = ([f"{c:+.4f}" if isinstance(c, float) else c for c in row] for row in facts[name])
+        facts[name] = ["\t".join(row) for row in cells]
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            value = [f"{key}: {entry}" for key, entry in value.items()]
+        elif name not in ("annealing", "top features", "transitions"):
+            typer.echo(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
+            continue
+        typer.echo("\n  ".join([f"{name}:", *value]))
 
 
 def _facts(estimator: Any) -> dict[str, Any]:
@@ -87,21 +98,6 @@ def _facts(estimator: Any) -> dict[str, Any]:
         "passes": estimator.n_iter_,
         "metadata": getattr(estimator, "metadata_", {}),
     }
-
-
-def _print_fact(name: str, value: Any, facts: dict[str, Any]) -> None:
-    lines: list[str] | None = None
-    if name == "annealing":
-        lines = files.align(value).splitlines()
-    elif name in ("top features", "transitions"):
-        lines = ["\t".join(f"{c:+.4f}" if isinstance(c, float) else c for c in r) for r in value]
-    elif isinstance(value, dict):  # the table of annealing comes later
-        hidden = "semisupervised" if "annealing" in facts else ""
-        lines = [f"{key}: {entry}" for key, entry in value.items() if key != hidden]
-    if lines is None:
-        typer.echo(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
-    else:
-        typer.echo("\n  ".join([f"{name}:", *lines]))
 
 
 def _rows(rows: Any) -> list[list[Any]]:

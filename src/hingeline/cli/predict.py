@@ -26,13 +26,9 @@ def predict(
         Argument(metavar="INPUT…", help="Files, with labels or without; - is the standard input."),
     ] = None,
     output: Annotated[str, Option("--output", "-o", help="File; - is the standard output.")] = "-",
-    output_dir: Annotated[
-        Path | None, Option(help="Folder for a file of the same name as each input.")
-    ] = None,
+    output_dir: Annotated[Path | None, Option(help="Folder for files named as the inputs.")] = None,
     format: app.KnownFormat = "auto",
-    raw: Annotated[
-        bool, Option("--raw", help="The input is running text, one sentence a line.")
-    ] = False,
+    raw: Annotated[bool, Option("--raw", help="The input is text, a sentence a line.")] = False,
     margin: Annotated[bool, Option("--margin", help="Add the lead over the next label.")] = False,
     probability: Annotated[
         bool, Option("--probability", help="Add how likely it is right (hingeline calibrate).")

@@ -21,9 +21,7 @@ def report(
     output: Annotated[
         Path | None, Option("--output", "-o", help="The page to write.", show_default="MODEL.html")
     ] = None,
-    compare: Annotated[
-        Path | None, Option(help="Another model, to compare on the same --test file.")
-    ] = None,
+    compare: Annotated[Path | None, Option(help="Another model to compare on --test.")] = None,
     format: app.KnownFormat = "auto",
     bootstrap: app.Bootstrap = 0,
     n_jobs: app.NJobs = None,
@@ -56,15 +54,13 @@ def report(
             samples = files.read_for(estimator, model, test, format, "compare with")
         known["y_true"] = samples.y
         with blame(test), reporter.during("predicting and scoring"):
-            if files.holds_sets(estimator):
-                what = "--bootstrap is for sequences and rows, not for sets of labels"
-                files.require(not bootstrap, f"{what}: leave it out.")
-            elif samples.layout.task == "dependencies":
-                files.require(not bootstrap, "--bootstrap is not for dependencies: leave it out.")
-            known["y_pred"] = predicted = files.predict(estimator, samples.X)
-            if not files.holds_sets(estimator) and samples.layout.task != "dependencies":
-                result = judge(samples.layout, samples.y, predicted, bootstrap=bootstrap)
-                known["evaluation"] = result
+            kind = "sets of labels" if files.holds_sets(estimator) else samples.layout.task
+            plain = kind not in ("sets of labels", "dependencies")
+            files.require(plain or not bootstrap, f"--bootstrap is not for {kind}: leave it out.")
+            known["y_pred"] = files.predict(estimator, samples.X)
+            if plain:
+                labels = samples.y, known["y_pred"]
+                known["evaluation"] = judge(samples.layout, *labels, bootstrap=bootstrap)
         known |= _measure(estimator, model, samples)
         if compare is not None:
             known["compare"] = {compare.name: _predict_with(compare, samples, test, format, n_jobs)}

@@ -137,35 +137,16 @@ def semi(
         },
         "select": rule,
     }
-    options = {"dtype": dtype, "sparse": sparse}
+    options: dict[str, Any] = {"dtype": dtype, "sparse": sparse}
     more = {"label_counts": dict(counts)} | ({"dev": files.source_of(dev)} if dev else {})
     options["metadata"] = metadata | more
     written = fits.write_model(model, estimator, clock, layout, [data, *unlabelled], **options)
-    found = estimator.base_
     if constraints is not None:
         progress.say(f"hingeline predict {model} FILE --constraints {constraints} keeps to them")
-    interrupted = estimator.stop_reason_ == "interrupted"
-    fits.print_result(
-        {
-            **written,
-            "C": float(found.C),
-            "C_u": tried[estimator.selected_],
-            "relative_gap": None,
-            "restricted_gap": None,
-            "why_no_gap": WHY_NO_GAP,
-            "converged": found.converged_,
-            "stop_reason": "interrupted" if interrupted else found.stop_reason_,
-            "passes": found.n_iter_,
-            **metadata,
-            "unknown_labels": unknown,
-            "selected": estimator.selected_,
-            "steps": [
-                {
-                    k: fits.finite(v) if isinstance(v, float) else v
-                    for k, v in step._asdict().items()
-                }
-                for step in estimator.steps_
-            ],
-        },
-        as_json,
-    )
+    found = fits.outcome_of(estimator.base_) | {"relative_gap": None, "restricted_gap": None}
+    if estimator.stop_reason_ == "interrupted":
+        found["stop_reason"] = "interrupted"
+    found |= {"C_u": tried[estimator.selected_], "why_no_gap": WHY_NO_GAP, **metadata}
+    found |= {"unknown_labels": unknown, "selected": estimator.selected_}
+    found["steps"] = fits.list_rows(estimator.steps_)
+    fits.print_result({**written, **found}, as_json)

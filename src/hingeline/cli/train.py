@@ -74,12 +74,8 @@ def train(
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,
     dev: Annotated[str | None, Option(help="Held-out file; stop when its score stalls.")] = None,
     patience: Annotated[int, Option(min=1, help="Passes to wait for a better score on --dev.")] = 3,
-    cv: Annotated[
-        int | None, Option(min=2, help="Also train on all but one of so many parts, for a score.")
-    ] = None,
-    cv_output: Annotated[
-        str | None, Option(help="With --cv: write the labels of the parts left out here.")
-    ] = None,
+    cv: Annotated[int | None, Option(min=2, help="Also cross-validate, in so many parts.")] = None,
+    cv_output: Annotated[str | None, Option(help="Write the labels that --cv finds here.")] = None,
     checkpoint: Annotated[Path | None, Option(help="Keep the state here, for --resume.")] = None,
     checkpoint_every: Annotated[float, Option(min=0.0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, Option("--resume", help="Go on from --checkpoint.")] = False,
@@ -217,7 +213,7 @@ def train(
 
     @cache
     def read_held_out() -> tuple[Any, Any]:
-        """Inputs, encoded where features have names, and labels of --dev."""
+        """Inputs, encoded where features have names, and labels of --dev; when first wanted."""
         if workers is None:
             own, found = encoder, held
         else:  # what is known of the files once they are read
@@ -225,6 +221,10 @@ def train(
             found = files.read_held_out(dev, layout, files.width_of(estimator))
         assert found is not None
         return found.X if own is None else own.transform(found.X), found.y
+
+    def score_held_out(model: Any, *_: Any) -> float:
+        X, y = read_held_out()
+        return fits.score_labels(kind, y, files.predict(model, X))
 
     watcher = None
     if checkpoint is not None:
@@ -234,21 +234,23 @@ def train(
         elif checkpoint.exists() and not resume:
             progress.say(f"{checkpoint} is replaced: starting afresh without --resume")
     estimator.set_params(warm_start=keep_state or bool(values))
-    held_out = None if dev is None else read_held_out
     blamed = title if workers is None else ""  # blocks name files themselves
-    search = fits.Fits(progress, estimator, learn, kind, held_out, patience, watcher, blamed)
-    best, tried = search.find_best(values or [estimator.C], keep_state)
+    judge = score_held_out if dev else None
+    best, tried = fits.find_best(
+        *(progress, estimator, learn, values or [estimator.C], judge),
+        *(patience, watcher, keep_state, blamed),
+    )
     if best.C == "auto":  # for updates
-        tried, best.C = [trial._asdict() for trial in best.C_path_], best.C_
+        tried, best.C = fits.list_rows(best.C_path_), best.C_
     if workers is None and encoder is not None:
         best.features, best.encoder_ = features, encoder
     layout = samples.layout if workers is None else files.layout_of(best, model)
     if file.format.name == "arff" and best.n_labels_ > 1:
         best.classes_ = np.asarray(layout.labels, dtype=object)
     clock.stop("train")
-    options = {"dtype": dtype, "sparse": sparse, "state": keep_state and best is estimator}
+    options: dict[str, Any] = {"dtype": dtype, "sparse": sparse, "hashed": workers is None}
+    options["state"] = keep_state and best is estimator
     options["metadata"] = {"dev": files.source_of(dev)} if dev else {}
-    options["hashed"] = workers is None
     written = fits.write_model(model, best, clock, layout, names, **options)
     if checkpoint is not None and checkpoint.exists():
         if best.stop_reason_.startswith(("interrupted", "max_time", "max_iter")):

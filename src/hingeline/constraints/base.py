@@ -57,7 +57,8 @@ class Constraint:
     _match_fields: ClassVar[tuple[str, ...]] = ()  # Fields that say which tokens match.
     #: Fields that take one of these words.
     _choices: ClassVar[tuple[tuple[str, str], ...]] = (("penalty", "'linear' or 'squared'"),)
-    _words: ClassVar[str] = ""  # The constraint in words; fields stand in braces.
+    #: The constraint in words: fields in braces; in brackets what goes where a field is empty.
+    _words: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         kind = type(self).__name__
@@ -95,7 +96,9 @@ class Constraint:
     @property
     def title(self) -> str:
         """The name, or the constraint in words."""
-        return self.name or self._words.format_map(self._show_fields()) or repr(self)
+        shown = self._show_fields()
+        words = re.sub(r"\[(.*?{(\w+)})\]", lambda m: m[1] if shown[m[2]] else "", self._words)
+        return self.name or words.format_map(shown) or repr(self)
 
     def _show_fields(self) -> dict[str, Any]:
         """The fields as reports show them."""
@@ -230,11 +233,9 @@ def _text_matcher(where: str | tuple[str, ...], ignore_case: bool) -> Callable[[
     if isinstance(where, str):
         pattern = re.compile(where, re.IGNORECASE if ignore_case else 0)
         return lru_cache(maxsize=65536)(lambda word: pattern.fullmatch(word) is not None)
-    if ignore_case:
-        folded = {word.casefold() for word in where}
-        return lambda word: word.casefold() in folded
-    words = frozenset(where)
-    return lambda word: word in words
+    fold = str.casefold if ignore_case else str
+    words = frozenset(map(fold, where))
+    return lambda word: fold(word) in words
 
 
 def find_matches(
@@ -257,10 +258,9 @@ def find_matches(
         found = [test(token) for token in tokens]
     if after is not None:
         pattern = re.compile(rf"(?:^|.* )(?:{after})", re.IGNORECASE if ignore_case else 0)
-        for t in range(len(found)):
-            if found[t]:
-                before = " ".join(map(str, tokens[max(0, t - AFTER_TOKENS) : t]))
-                found[t] = pattern.fullmatch(before) is not None
+        for t in [t for t, hit in enumerate(found) if hit]:
+            before = " ".join(map(str, tokens[max(0, t - AFTER_TOKENS) : t]))
+            found[t] = pattern.fullmatch(before) is not None
     return found
 
 

@@ -21,7 +21,7 @@ import difflib
 import inspect
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from importlib import resources
 from os import PathLike
 from pathlib import Path
@@ -76,13 +76,12 @@ class _File:
     """One file: its tables, and the lines they come from."""
 
     def __init__(self, name: str, content: bytes, y: Iterable[Any] | None) -> None:
-        self.name = name
-        self.y = y
+        self.name, self.y = name, y
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = content[: error.start].count(b"\n") + 1
-            raise self.error(line, "the file is not UTF-8; save it as UTF-8.") from None
+            raise self.error("the file is not UTF-8; save it as UTF-8.", line) from None
         #: (kind, number of the table[, key]) -> the line where it stands.
         self.places: dict[tuple[Any, ...], int] = {}
         here: tuple[Any, ...] = ()
@@ -100,58 +99,55 @@ class _File:
             line = int(found[1]) if found else max(len(text.splitlines()), 1)
             reason = str(error).split(" (at ")[0]
             what = f"this is not TOML: {reason}; strings want quotes, lists square brackets."
-            raise self.error(line, what) from None
+            raise self.error(what, line) from None
 
-    def error(self, line: int, message: str) -> ValueError:
+    def error(self, message: str, *place: Any) -> ValueError:
+        """An error at a line; or at a table, by kind and number, or at a key of it."""
+        line = place[0] if isinstance(place[0], int) else self.find_line(*place)
         return ValueError(f"{self.name}:{line}: {message}")
 
-    def complain(self, kind: str, number: int, key: str | None, message: str) -> ValueError:
-        """An error at a key of a table."""
-        return self.error(self.find_line(kind, number, key), f"[[{kind}]] {message}")
+    def find_line(self, kind: str, number: int = 0, key: str | None = None) -> int:
+        """The line of a table's header, or of a key in it; as near as the text tells."""
+        places = ((kind, number, key), (kind, number), (kind, 0))
+        return next((self.places[place] for place in places if place in self.places), 1)
 
     def read(self) -> list[Constraint]:
-        self.check_defaults()
+        self.defaults = self.tables.pop("defaults", {})
+        if not isinstance(self.defaults, dict):
+            what = "defaults must be one table: write [defaults] on a line."
+            raise self.error(what, "defaults")
+        self.check_keys("[defaults]", self.defaults, _COMMON, "defaults", 0)
         found: list[tuple[int, list[Constraint]]] = []
         for kind, tables in self.tables.items():
-            if kind == "defaults":
-                continue
-            line = self.find_line(kind, 0)
             if kind not in _KINDS:
                 text = f"there is no constraint [[{kind}]]{_suggest(kind, _KINDS)}; there are "
-                raise self.error(line, f"{text}{', '.join(sorted(_KINDS))}.")
+                raise self.error(f"{text}{', '.join(sorted(_KINDS))}.", kind)
             if isinstance(tables, dict):
                 tables = [tables]
             if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
-                raise self.error(line, f"{kind} must be a table: write [[{kind}]] on a line.")
+                raise self.error(f"{kind} must be a table: write [[{kind}]] on a line.", kind)
             for number, table in enumerate(tables):
-                found.append((self.find_line(kind, number), self.make(kind, number, table)))
+                found.append((self.find_line(kind, number), self.make(table, kind, number)))
         if not found:
-            raise self.error(1, "the file names no constraint, as [[starts_with]] would.")
+            raise self.error("the file names no constraint, as [[starts_with]] would.", 1)
         found.sort(key=lambda item: item[0])  # in the order of the file
         return [constraint for _, made in found for constraint in made]
 
-    def check_defaults(self) -> None:
-        self.defaults = self.tables.get("defaults", {})
-        if not isinstance(self.defaults, dict):
-            line = self.find_line("defaults", 0)
-            raise self.error(line, "defaults must be one table: write [defaults] on a line.")
-        for key in self.defaults:
-            if key not in _COMMON:
-                known, near = ", ".join(_COMMON), _suggest(key, _COMMON)
-                line = self.find_line("defaults", 0, key)
-                raise self.error(line, f"[defaults] knows {known}, not {key!r}{near}.")
-
-    def make(self, kind: str, number: int, table: dict[str, Any]) -> list[Constraint]:
-        build, keys = _KINDS[kind], _list_keys(kind)
+    def check_keys(self, name: str, table: Any, known: Collection[str], *place: Any) -> None:
         for key in table:
-            if key not in keys:
-                text = f"has no key {key!r}{_suggest(key, keys)}; it has {', '.join(keys)}."
-                raise self.complain(kind, number, key, text)
-        values = self.translate(kind, number, table)
+            if key not in known:
+                text = f"{name} has no key {key!r}{_suggest(key, known)}; it has "
+                raise self.error(f"{text}{', '.join(known)}.", *place, key)
+
+    def make(self, table: dict[str, Any], *place: Any) -> list[Constraint]:
+        kind = place[0]
+        build, keys = _KINDS[kind], _list_keys(kind)
+        self.check_keys(f"[[{kind}]]", table, keys, *place)
+        values = self.translate(table, *place)
         needed = [key for key, must in keys.items() if must and key not in values]
         if needed:
             wanted = "words (a list) or pattern" if needed[0] == "words" else needed[0]
-            raise self.complain(kind, number, None, f"needs the key {wanted}.")
+            raise self.error(f"[[{kind}]] needs the key {wanted}.", *place)
         labels = values.pop("labels", [])
         given = map(_freeze, labels if isinstance(labels, list) else [labels])
         try:
@@ -161,25 +157,25 @@ class _File:
                 raise ValueError("label_shares needs the labelled set: pass y=.")
             return list(build(self.y, **self.defaults | values))
         except (TypeError, ValueError) as error:
-            line = self.find_culprit(kind, number, table, str(error))
             reason = re.sub(r"^[A-Z][A-Za-z]+(: | (?=needs))", "", str(error))
-            raise self.error(line, f"[[{kind}]] {reason}") from None
+            culprit = self.find_culprit(table, str(error), *place)
+            raise self.error(f"[[{kind}]] {reason}", *culprit) from None
 
-    def find_culprit(self, kind: str, number: int, table: dict[str, Any], reason: str) -> int:
-        """The line that a message of a class speaks of."""
+    def find_culprit(self, table: dict[str, Any], reason: str, *place: Any) -> tuple[Any, ...]:
+        """What a message of a class speaks of."""
         for key in table:
             shown = {"pattern": "regular expression"}.get(key, key)
             if re.search(rf"\b{re.escape(shown)}\b", reason):
-                return self.find_line(kind, number, key)
+                return (*place, key)
         for key in self.defaults:
             if key in reason:
-                return self.find_line("defaults", 0, key)
+                return ("defaults", 0, key)
         labels = [key for key in table if key.startswith("label") and "label" in reason]
-        return self.find_line(kind, number, *labels[:1])
+        return (*place, *labels[:1])
 
-    def translate(self, kind: str, number: int, table: dict[str, Any]) -> dict[str, Any]:
+    def translate(self, table: dict[str, Any], *place: Any) -> dict[str, Any]:
         """From the keys of a file to those of the classes."""
-        values = dict(table)
+        kind, values, wrong = place[0], dict(table), {}
         if kind in ("words", "only_words", "change_only_at", "change_share"):
             target = "words" if "words" in kind else "where"
             given = values.get(target)
@@ -188,26 +184,21 @@ class _File:
             elif isinstance(given, str):
                 other = ' or where = "punctuation"' if target == "where" else ""
                 text = f"must be a list of words; write pattern = for a regular expression{other}."
-                raise self.complain(kind, number, target, f"{target} {text}")
+                wrong[target] = f"{target} {text}"
             if "pattern" in values:
                 values[target] = pattern = values.pop("pattern")
-                if given is not None or not isinstance(pattern, str):
-                    text = f"pattern must be a string, got {pattern!r}."
-                    text = text if given is None else f"takes {target} or pattern, not both."
-                    raise self.complain(kind, number, "pattern", text)
-        for key in ("label", "after", "first", "second"):
-            if key in values:
-                values[key] = _freeze(values[key])
+                if given is not None:
+                    wrong["pattern"] = f"takes {target} or pattern, not both."
+                elif not isinstance(pattern, str):
+                    wrong["pattern"] = f"pattern must be a string, got {pattern!r}."
+        for key in {"label", "after", "first", "second"} & values.keys():
+            values[key] = _freeze(values[key])
         for key in ("ignore_case", "start", "hard"):
             if not isinstance(values.get(key, False), bool):
-                text = f"{key} must be true or false, got {values[key]!r}."
-                raise self.complain(kind, number, key, text)
+                wrong[key] = f"{key} must be true or false, got {values[key]!r}."
+        for key, text in wrong.items():
+            raise self.error(f"[[{kind}]] {text}", *place, key)
         return values
-
-    def find_line(self, kind: str, number: int, key: str | None = None) -> int:
-        """The line of a table's header, or of a key in it; as near as the text tells."""
-        places = ((kind, number, key), (kind, number), (kind, 0))
-        return next((self.places[place] for place in places if place in self.places), 1)
 
 
 def _list_keys(kind: str) -> dict[str, bool]:

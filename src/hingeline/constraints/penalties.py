@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
@@ -52,22 +52,20 @@ class _Builder:
         self.repeats: list[tuple[list[int], base.Constraint]] = []
         self.order: list[tuple[int, int, float]] = []
         self.bad: list[Array] = []
-        self.corpus: list[tuple[int, int, base.CorpusConstraint]] = []
+        self.corpus: list[tuple[int, int | None, base.CorpusConstraint]] = []
         for rule in given:
             self.add(rule)
 
-    def number(self, labels: Iterable[Any]) -> list[int]:
+    def number(self, labels: Sequence[Any]) -> Array:
         """The numbers of the labels that are among the classes."""
-        labels = list(labels)
         self.unknown.update(label for label in labels if label not in self.index)
-        return sorted({self.index[label] for label in labels if label in self.index})
+        known = {self.index[label] for label in labels if label in self.index}
+        return np.array(sorted(known), dtype=np.int64)
 
-    def find_group(self, labels: Iterable[Any]) -> int | None:
+    def find_group(self, labels: Sequence[Any]) -> int | None:
         """The number of a group, or None where no label of it is known."""
-        key = tuple(self.number(labels))
-        if not key:
-            return None
-        return self.groups.setdefault(key, len(self.groups))
+        key = tuple(self.number(labels).tolist())
+        return self.groups.setdefault(key, len(self.groups)) if key else None
 
     def find_groups(self, labels: Sequence[Any]) -> list[int]:
         """The groups of a constraint on each of its labels, or on all labels."""
@@ -98,12 +96,11 @@ class _Builder:
                 self.charge_others(np.flatnonzero(hits), rule.label, one)
             case rules.OnlyWords():
                 hits = self.map_tokens(rule.find_words)
-                columns = np.array(self.number(rule.label), dtype=np.int64)
-                self.unary[np.ix_(np.flatnonzero(~hits), columns)] += one
+                self.unary[np.ix_(np.flatnonzero(~hits), self.number(rule.label))] += one
             case rules.ChangeOnlyAt():
                 self.change += one * self.map_tokens(rule.find_bad_changes)
             case rules.Follows():
-                columns = np.array(self.number(rule.label), dtype=np.int64)
+                columns = self.number(rule.label)
                 others = np.setdiff1d(np.arange(len(self.classes)), self.number(rule.after))
                 self.pair[np.ix_(others, columns)] += one
                 if not rule.start:
@@ -113,14 +110,14 @@ class _Builder:
                 if A is not None and B is not None:
                     self.order.append((A, B, one))
             case rules.Share():
-                self.add_corpus(rule, switches.SHARE, self.find_group(rule.label))
+                self.corpus.append((switches.SHARE, self.find_group(rule.label), rule))
             case rules.ChangeShare():
-                self.add_corpus(rule, switches.CHANGES, len(self.bad))
+                self.corpus.append((switches.CHANGES, len(self.bad), rule))
                 self.bad.append(self.map_tokens(rule.find_bad_changes))
             case rules.AverageSegments(label=None):
-                self.add_corpus(rule, switches.ALL_SEGMENTS, len(self.first))
+                self.corpus.append((switches.ALL_SEGMENTS, len(self.first), rule))
             case rules.AverageSegments():
-                self.add_corpus(rule, switches.SEGMENTS, self.find_group(rule.label))
+                self.corpus.append((switches.SEGMENTS, self.find_group(rule.label), rule))
             case rules.Predicate():
                 pass  # which has no compiled form
             case _:
@@ -128,14 +125,9 @@ class _Builder:
 
     def charge_others(self, rows: Array, labels: Sequence[Any], cost: float) -> None:
         """A cost of every other label at these tokens."""
-        wanted = self.number(labels)
-        if wanted:
+        if len(wanted := self.number(labels)):
             others = np.setdiff1d(np.arange(len(self.classes)), wanted)
             self.unary[np.ix_(rows, others)] += cost
-
-    def add_corpus(self, rule: base.CorpusConstraint, kind: int, target: int | None) -> None:
-        if target is not None:
-            self.corpus.append((kind, target, rule))
 
     def map_tokens(self, function: Any) -> Array:
         """What a function of a sequence says of each token, for all sequences."""
@@ -156,9 +148,10 @@ class _Builder:
         for r, (groups, constraint) in enumerate(self.repeats):
             repeat_member[r, groups] = True
             repeat_cost[r] = [constraint.finite_penalty(n) for n in range(G + 1)]
+        corpus = [own for own in self.corpus if own[1] is not None]  # whose labels are known
         prices = [
             (c.scale, base.HARD if c.hard else c.weight, c.penalty == "squared" and not c.hard)
-            for _, _, c in self.corpus
+            for _, _, c in corpus
         ]
         return CompiledConstraints(
             offsets=self.offsets,
@@ -177,9 +170,9 @@ class _Builder:
             order=np.array([p[:2] for p in self.order], dtype=np.int32).reshape(-1, 2),
             order_cost=np.array([p[2] for p in self.order], dtype=np.float64),
             bad_change=np.array(self.bad, dtype=bool).reshape(len(self.bad), N),
-            corpus_kind=np.array([kind for kind, _, _ in self.corpus], dtype=np.int32),
-            corpus_target=np.array([target for _, target, _ in self.corpus], dtype=np.int32),
-            corpus_bounds=np.array([c.bounds for _, _, c in self.corpus]).reshape(-1, 2),
+            corpus_kind=np.array([kind for kind, _, _ in corpus], dtype=np.int32),
+            corpus_target=np.array([target for _, target, _ in corpus], dtype=np.int32),
+            corpus_bounds=np.array([c.bounds for _, _, c in corpus]).reshape(-1, 2),
             corpus_price=np.array(prices, dtype=np.float64).reshape(-1, 3),
         )
 
@@ -268,7 +261,6 @@ class SwitchEvaluator:
         fine = not n or 0 <= self.labels.min() <= self.labels.max() < self._n_labels
         require(fine, f"labels must be numbers from 0 to {self._n_labels - 1}.")
         self._state = penalties.state(self.labels)
-        self._held = [self._predicate_cost(i) for i in range(len(penalties.words))]
 
     def switch_costs(self, i: int, t: int) -> Array:
         """What each label at position ``t`` of sequence ``i`` adds to the total penalty."""
@@ -277,11 +269,12 @@ class SwitchEvaluator:
         _switch_costs(self._compiled, self._state, self.labels, i, t, out)
         if self.penalties.predicates:
             here = self._compiled.offsets[i] + t
-            held = self.labels[here]
+            held, costs = self.labels[here], np.empty(self._n_labels)
             for k in range(self._n_labels):
                 self.labels[here] = k
-                out[k] += self._predicate_cost(i) - self._held[i]
+                costs[k] = self._predicate_cost(i)
             self.labels[here] = held
+            out += costs - costs[held]
         return out
 
     def commit_switch(self, i: int, t: int, k: int) -> None:
@@ -290,11 +283,11 @@ class SwitchEvaluator:
         if not 0 <= k < self._n_labels:
             raise IndexError(f"k={k} is not a label number below {self._n_labels}.")
         _commit_switch(self._compiled, self._state, self.labels, i, t, k)
-        self._held[i] = self._predicate_cost(i)
 
     def sum_penalties(self) -> float:
         """The penalty of all constraints; each unit of a hard one counts 1e10."""
-        return float(switches.sum_penalties(self._compiled, self._state)) + sum(self._held)
+        own = sum(map(self._predicate_cost, range(len(self.penalties.words))))
+        return float(switches.sum_penalties(self._compiled, self._state)) + own
 
     def _predicate_cost(self, i: int) -> float:
         rules = self.penalties.predicates
@@ -347,13 +340,17 @@ class CheckReport(NamedTuple):
         return all(row.violation == 0 for row in self.rows)
 
     def __str__(self) -> str:
+        return self.table()
+
+    def table(self, name_place: Callable[[int], str] = str, n: int = 6) -> str:
+        """The report as text, with the first ``n`` sequences that break each constraint."""
         lines = [("constraint", "violation", "sequences", "cost", "where")]
         for row in self.rows:
             count = f"{len(row.sequences)} of {self.n_sequences}"
-            where = ", ".join(map(str, row.sequences[:6]))
-            where += ", ..." if len(row.sequences) > 6 else ""
+            where = ", ".join(map(name_place, row.sequences[:n]))
+            where += ", ..." if len(row.sequences) > n > 0 else ""
             if row.value is not None:
-                count, where = "corpus", f"is {row.value:.4g}"
+                count, where = "all together", f"is {row.value:.4g}"
             title = row.constraint.title + (" (hard)" if row.constraint.hard else "")
             lines.append((title, f"{row.violation:.6g}", count, f"{row.cost:.6g}", where))
         count = f"{len(self.sequences)} of {self.n_sequences}"

@@ -52,7 +52,7 @@ class Words(_WordRule):
     """
 
     after: str | None = field(default=None, kw_only=True)  # type: ignore[misc]
-    _words = "{words}{place} is {label}"
+    _words = "{words}[ after {after}] is {label}"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,9 +64,6 @@ class Words(_WordRule):
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         hits = zip(self.find_words(x), y, strict=True)
         return [1.0 for hit, a in hits if hit and a not in self.label]
-
-    def _show_fields(self) -> dict[str, Any]:
-        return super()._show_fields() | {"place": f" after {self.after}" if self.after else ""}
 
 
 class OnlyWords(_WordRule):
@@ -234,8 +231,8 @@ class _OfLabels(base.InstanceConstraint):
         return [base.run_lengths([a in base.as_group(label) for a in y]) for label in labels]
 
     def _show_fields(self) -> dict[str, Any]:
-        each = ", ".join(map(base.write_label, self.labels)) or "each label"
-        return {"each": each} | super()._show_fields()
+        some = ", ".join(map(base.write_label, self.labels))
+        return {"some": some, "each": some or "each label"} | super()._show_fields()
 
 
 class _EndRule(_OfLabels):
@@ -296,14 +293,10 @@ class NoRepeats(_OfLabels):
     """
 
     _penalty = "squared"
-    _words = "no label in two segments{among}"
+    _words = "no label in two segments[ among {some}]"
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         return [float(sum(len(runs) > 1 for runs in self._find_runs(y)))]
-
-    def _show_fields(self) -> dict[str, Any]:
-        shown = super()._show_fields()
-        return {"among": f" among {shown['each']}" if self.labels else ""}
 
 
 @dataclass(frozen=True, init=False)

@@ -73,17 +73,12 @@ class State(NamedTuple):
 def start_state(compiled: CompiledConstraints, labels: Array) -> State:
     """Count everything once; ``labels`` (N,) are of all sequences."""
     n, G = compiled.offsets.shape[0] - 1, compiled.member.shape[0]
-    state = State(
-        np.zeros((n, G), dtype=np.int32),
-        np.zeros((n, G), dtype=np.int32),
-        np.zeros((n, G), dtype=np.int32),
-        np.zeros((n, G), dtype=np.int32),
-        np.zeros((n, compiled.repeat_cost.shape[0]), dtype=np.int32),
-        np.zeros(G, dtype=np.int64),
-        np.zeros(G, dtype=np.int64),
-        np.zeros(1 + compiled.bad_change.shape[0], dtype=np.int64),
-        np.zeros(1),
-    )
+    tokens, segments, first, last = np.zeros((4, n, G), dtype=np.int32)
+    repeats = np.zeros((n, compiled.repeat_cost.shape[0]), dtype=np.int32)
+    everywhere = np.zeros((2, G), dtype=np.int64)
+    changes = np.zeros(1 + compiled.bad_change.shape[0], dtype=np.int64)
+    counts = tokens, segments, first, last, repeats
+    state = State(*counts, everywhere[0], everywhere[1], changes, np.zeros(1))
     for i in range(n):
         state.penalty[0] += count_sequence(compiled, i, labels, state)
         for g in range(G):
@@ -189,8 +184,9 @@ def switch_costs(
         gain = compiled.token_cost[g, n + 1] - compiled.token_cost[g, n]
         gain += compiled.segment_cost[g, s + joint] - compiled.segment_cost[g, s]
         if cap > 0 and compiled.length_cost[g, 1] > 0:
-            before = _count_run(compiled, labels, here - 1, lo, -1, cap, g)
-            after = _count_run(compiled, labels, here + 1, lo + length - 1, 1, cap, g)
+            start, stop = max(lo, here - cap) - 1, min(lo + length, here + 1 + cap)
+            before = here - 1 - _walk(member, g, labels, here - 1, -1, start, True)
+            after = _walk(member, g, labels, here + 1, 1, stop, True) - here - 1
             gain += compiled.length_cost[g, min(before + 1 + after, cap)]
             gain -= compiled.length_cost[g, before] + compiled.length_cost[g, after]
         for m in range(member_ptr[g], member_ptr[g + 1]):
@@ -202,10 +198,10 @@ def switch_costs(
         B = compiled.order[p, 1]
         last = state.last[i, A]
         if last == t:
-            last = _find_next(compiled, labels, lo, t, -1, -1, A)
+            last = _walk(member, A, labels, here - 1, -1, lo - 1, False) - lo
         first = state.first[i, B]
         if first == t:
-            first = _find_next(compiled, labels, lo, t, 1, length, B)
+            first = _walk(member, B, labels, here + 1, 1, lo + length, False) - lo
         for k in range(K):
             end = max(last, t) if member[A, k] else last
             begin = min(first, t) if member[B, k] else first
@@ -285,11 +281,12 @@ def commit_switch(
                 if compiled.bad_change[m, here + side]:
                     state.changes[1 + m] += step
     labels[here] = k
-    for g in range(compiled.member.shape[0]):
-        was = compiled.member[g, a]
-        if was == compiled.member[g, k]:
+    member = compiled.member
+    for g in range(member.shape[0]):
+        was = member[g, a]
+        if was == member[g, k]:
             continue
-        joint = _count_new(compiled.member, g, left, right)
+        joint = _count_new(member, g, left, right)
         sign = -1 if was else 1
         before = state.segments[i, g]
         state.tokens[i, g] += sign
@@ -302,9 +299,9 @@ def commit_switch(
                 state.repeats[i, r] += repeated
         if was:
             if state.last[i, g] == t:
-                state.last[i, g] = _find_next(compiled, labels, lo, t, -1, -1, g)
+                state.last[i, g] = _walk(member, g, labels, here - 1, -1, lo - 1, False) - lo
             if state.first[i, g] == t:
-                state.first[i, g] = _find_next(compiled, labels, lo, t, 1, length, g)
+                state.first[i, g] = _walk(member, g, labels, here + 1, 1, lo + length, False) - lo
         else:
             state.last[i, g] = max(state.last[i, g], t)
             state.first[i, g] = min(state.first[i, g], t)
@@ -314,25 +311,19 @@ def commit_switch(
 def sum_penalties(compiled: CompiledConstraints, state: State) -> float:
     """The penalty of all constraints, instance and corpus."""
     total = state.penalty[0]
+    n, N = max(compiled.offsets.shape[0] - 1, 1), max(compiled.unary.shape[0], 1)
     for c in range(compiled.corpus_kind.shape[0]):
-        value = measure_corpus(compiled, state, c)
+        kind, target = compiled.corpus_kind[c], compiled.corpus_target[c]
+        if kind == SHARE:
+            value = state.all_tokens[target] / N
+        elif kind == SEGMENTS:
+            value = state.all_segments[target] / n
+        elif kind == CHANGES:
+            value = state.changes[1 + target] / max(state.changes[0], 1)
+        else:  # the target is the number of sequences that are not empty
+            value = (state.changes[0] + target) / n
         total += price_excess(compiled.corpus_bounds[c], compiled.corpus_price[c], value)
     return total
-
-
-@helper
-def measure_corpus(compiled: CompiledConstraints, state: State, c: int) -> float:
-    """The number that corpus constraint ``c`` bounds."""
-    kind = compiled.corpus_kind[c]
-    target = compiled.corpus_target[c]
-    n = max(compiled.offsets.shape[0] - 1, 1)
-    if kind == SHARE:
-        return state.all_tokens[target] / max(compiled.unary.shape[0], 1)
-    if kind == SEGMENTS:
-        return state.all_segments[target] / n
-    if kind == CHANGES:
-        return state.changes[1 + target] / max(state.changes[0], 1)
-    return (state.changes[0] + target) / n  # target: sequences that are not empty
 
 
 @helper
@@ -379,23 +370,8 @@ def _count_new(member: Array, g: int, left: int, right: int) -> int:
 
 
 @helper
-def _count_run(
-    compiled: CompiledConstraints, labels: Array, at: int, end: int, step: int, cap: int, g: int
-) -> int:
-    """Length, up to ``cap``, of the run of a group that begins at ``at`` and goes to ``end``."""
-    length = 0
-    while length < cap and (end - at) * step >= 0 and compiled.member[g, labels[at]]:
-        length += 1
+def _walk(member: Array, g: int, labels: Array, at: int, step: int, stop: int, inside: bool) -> int:
+    """The first token from ``at`` on that is not ``inside`` a group, or is, or else ``stop``."""
+    while at != stop and member[g, labels[at]] == inside:
         at += step
-    return length
-
-
-@helper
-def _find_next(
-    compiled: CompiledConstraints, labels: Array, lo: int, t: int, step: int, stop: int, g: int
-) -> int:
-    """The position of a group that is next to ``t`` in the direction of ``step``, or ``stop``."""
-    t += step
-    while t != stop and not compiled.member[g, labels[lo + t]]:
-        t += step
-    return t
+    return at

@@ -197,15 +197,10 @@ def _load_template() -> Any:
 
 
 def _describe_size(model: Any) -> str:
-    parts = []
-    if hasattr(model, "classes_"):
-        parts.append(sections.class_count(model))
-    if hasattr(model, "n_features_in_"):
-        parts.append(count_of(int(model.n_features_in_), "feature"))
     if hasattr(model, "structure"):
-        name = type(model.structure).__name__
-        parts += [f"structure {name}", count_of(len(model.weights_), "weight")]
-    return ", ".join(parts)
+        weights = count_of(len(model.weights_), "weight")
+        return f"structure {type(model.structure).__name__}, {weights}"
+    return f"{sections.class_count(model)}, {count_of(int(model.n_features_in_), 'feature')}"
 
 
 def _list_figures(

@@ -175,9 +175,13 @@ def describe_errors(
 
 
 def describe_part(
-    outcome: Outcome, found: Filter, chosen: list[int], title: str, long: int = 0,
+    outcome: Outcome,
+    found: Filter,
+    chosen: list[int],
+    title: str,
+    long: int = 0,
     pictures: Pictures | None = None,
-) -> Content:  # fmt: skip
+) -> Content:
     """Some errors as a table or a list; sequences beyond ``long`` are shown near theirs only."""
     if outcome.noun == "example":
         return {"title": title, "table": _error_table(outcome, found, chosen), "items": []}

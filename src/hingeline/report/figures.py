@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -76,11 +75,6 @@ def draw_png(figure: Figure, dpi: int = 100) -> bytes:
     return buffer.getvalue()
 
 
-def check_picture_path(path: FileName | None) -> Path | None:
-    """The path of a picture that can be written, or an error that says why it cannot."""
-    return None if path is None else check_target(path, FORMATS)
-
-
 def _take_axes(given: Axes | None, width: float, height: float) -> Any:
     """The axes to draw in: those given, or those of a new figure, which show themselves."""
     if given is not None:
@@ -91,12 +85,14 @@ def _take_axes(given: Axes | None, width: float, height: float) -> Any:
     return axes
 
 
-def _finish(figure: Figure, title: str, target: Path | None, given: Axes | None = None) -> Figure:
+def _finish(figure: Figure, title: str, path: FileName | None, given: Axes | None = None) -> Figure:
+    """Add the title, and write the file if there is to be one."""
     if given is None:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     else:  # the figure is somebody else's
         given.set_title(title)
-    if target is not None:
+    if path is not None:
+        target = check_target(path, FORMATS)
         with replacing(target) as file:
             figure.savefig(file, format=target.suffix.lower().lstrip("."))
     return figure
@@ -129,13 +125,12 @@ def plot_curve(history: Any, path: FileName | None = None, title: str = "Trainin
     history = getattr(history, "history_", history)
     if not isinstance(history, Sequence) or not history:
         raise ValueError("there is no history: pass an estimator that has been fitted.")
-    target = check_picture_path(path)
     figure = new_figure()
     objectives, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     _draw_objectives(objectives, history, "time")
     _draw_gaps(gaps, history, "time")
     objectives.set_xlabel("")
-    return _finish(figure, title, target)
+    return _finish(figure, title, path)
 
 
 class Chart(NamedTuple):
@@ -145,8 +140,6 @@ class Chart(NamedTuple):
     title: str
     description: str
     body: str
-    width: int = 460
-    height: int = 290
 
 
 def draw_charts(history: Sequence[HistoryRow], tol: float) -> list[Chart]:
@@ -289,7 +282,7 @@ def _set_x(axes: Axes, values: Array, x: str) -> None:
     _tidy(axes)
 
 
-def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
+def _set_scale(axes: Any, which: str, values: Array, log: bool) -> None:
     """Ends, ticks and their labels of an axis that holds all values."""
     from matplotlib import ticker
 
@@ -302,9 +295,7 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
             room = 0.1 * abs(low) or 1.0
         set_limits(low - room, high + room)
         axis.set_major_locator(ticker.MaxNLocator(6, steps=[1, 2, 5, 10]))
-        formatter = ticker.ScalarFormatter(useOffset=False)
-        formatter.set_powerlimits((-4, 6))
-        axis.set_major_formatter(formatter)
+        axes.ticklabel_format(axis=which, useOffset=False, scilimits=(-4, 6))
         return
     low, high = (math.log10(max(end, 1.0 / _LARGEST)) for end in (low, high))
     decades = max(high - low, 0.3)
@@ -349,10 +340,9 @@ def plot_reliability(
     sure, true = (np.concatenate([np.ravel(part) for part in v]) for v in (confidence, right))
     what = f"confidence has {len(sure)} values and right has {len(true)}"
     require(len(sure) == len(true) > 0, f"{what}: they must have one length, which is not 0.")
-    target = check_picture_path(path)
     axes = _take_axes(ax, 5.4, 4.2)
     draw_reliability(axes, sure.astype(float), true.astype(float), measure, n_bins)
-    _finish(axes.figure, title, target, ax)
+    _finish(axes.figure, title, path, ax)
     return cast("Axes", axes)
 
 
@@ -394,7 +384,6 @@ def plot_path(path: ModelPath, target: FileName | None = None, title: str | None
     title : str, optional
     """
     require(len(path) != 0, "the path is empty: pass what nu_path or C_path returned.")
-    file_name = check_picture_path(target)
     figure = new_figure()
     risks, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     x = path.values
@@ -415,7 +404,7 @@ def plot_path(path: ModelPath, target: FileName | None = None, title: str | None
         gaps.set_xscale("log")
     _tidy(risks)
     _tidy(gaps)
-    return _finish(figure, title or f"Path of {symbol}", file_name)
+    return _finish(figure, title or f"Path of {symbol}", target)
 
 
 #: Colours of the first labels; more are taken around the circle of hues.
@@ -487,7 +476,6 @@ def plot_segmentation(
     path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
     """
-    target = check_picture_path(path)
     given = {"truth": truth, "predicted": predicted}
     maps = {n: _label_map(y, n, regions, shape) for n, y in given.items() if y is not None}
     size = maps["predicted"].shape
@@ -499,15 +487,15 @@ def plot_segmentation(
         right = (other == maps["predicted"])[other != void_label]
         share = f"{100.0 * right.mean():.1f} % of pixels right" if right.size else "nothing known"
         found += f", {share}"
-    below = None if image is None else _image(image, size)
     known = _classes(maps, classes, void_label)
     colours = np.vstack([label_colours(known), _VOID])
-    panels = {} if below is None else {"image": below}
+    panels = {} if image is None else {"image": _image(image, size)}
     place = {label: k for k, label in enumerate(known)} | {void_label: len(known)}
     for name, labels in maps.items():
         values, inverse = np.unique(labels, return_inverse=True)
         shown = colours[[place[value] for value in values.tolist()]][inverse].reshape(*size, 3)
-        shown = shown if below is None else opacity * shown + (1.0 - opacity) * below
+        if image is not None:
+            shown = opacity * shown + (1.0 - opacity) * panels["image"]
         panels[found if name == "predicted" else name] = shown
     figure = new_figure(0.4 + 3.1 * len(panels), 1.2 + 3.1 * min(size[0] / size[1], 1.6))
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
@@ -523,7 +511,7 @@ def plot_segmentation(
         handles=patches, loc="outside lower left", ncols=min(len(patches), 7) or 1, frameon=False,
         fontsize=8,
     )  # fmt: skip
-    return _finish(figure, title, target)
+    return _finish(figure, title, path)
 
 
 def plot_affinities(
@@ -551,7 +539,6 @@ def plot_affinities(
     n = len(labels)
     what = f"weights has shape {table.shape}, expected ({n}, {n})"
     require(table.shape == (n, n), f"{what}: one row and one column for each label.")
-    target = check_picture_path(path)
     side = min(max(2.4 + 0.32 * n, 4.2), 14.0)
     axes = _take_axes(ax, side + 0.9, side)
     from matplotlib.colors import LinearSegmentedColormap
@@ -569,7 +556,7 @@ def plot_affinities(
             ink = "white" if abs(table[a, b]) > 0.6 * most else "black"
             axes.text(b, a, f"{table[a, b]:.2g}", ha="center", va="center", fontsize=7, color=ink)
     axes.figure.colorbar(drawn, ax=axes, shrink=0.8, label="weight")
-    _finish(axes.figure, title, target, ax)
+    _finish(axes.figure, title, path, ax)
     return cast("Axes", axes)
 
 

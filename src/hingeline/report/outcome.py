@@ -9,29 +9,13 @@ import numpy as np
 
 from hingeline._checks import Array, check_loss, is_list, require
 from hingeline._words import brief, count, count_of, decimal, percent
+from hingeline.evaluation import metrics
 from hingeline.evaluation.calibration import calibration_error
 from hingeline.evaluation.inspection import read_blocks
-from hingeline.evaluation.metrics import (
-    AttachmentScores,
-    Evaluation,
-    LabelPairs,
-    Score,
-    attachment_scores,
-    evaluate,
-    multilabel_scores,
-    pair_labels,
-    precision_recall_f1,
-)
+from hingeline.evaluation.metrics import Evaluation, LabelPairs, Score, pair_labels
+from hingeline.report import sections
 from hingeline.report.figures import draw_chart, draw_reliability
-from hingeline.report.sections import (
-    MOST_IN_MATRIX,
-    Cell,
-    Content,
-    Matrix,
-    Table,
-    keep_largest,
-    pick_shade,
-)
+from hingeline.report.sections import MOST_IN_MATRIX, Content, Table
 from hingeline.structures.custom import takes_input
 
 N_BINS = 12  # Points of a reliability curve.
@@ -56,7 +40,7 @@ class Outcome:
     pairs: LabelPairs | None = None
     part: str = "token"  # what has a label: a token of a sequence, a node of a graph, a word
     sets: tuple[list[Any], Array, Array] | None = None
-    attachment: AttachmentScores | None = None  # of dependency trees
+    attachment: metrics.AttachmentScores | None = None  # of dependency trees
 
     @property
     def noun(self) -> str:
@@ -103,7 +87,7 @@ def compare(
         y_true, y_pred, tokens = _drop_void(model.void_label, y_true, y_pred, tokens)
     attachment = None
     if trees:
-        attachment = attachment_scores(y_true, y_pred)
+        attachment = metrics.attachment_scores(y_true, y_pred)
         y_true, y_pred = _mark_heads(y_true, y_pred)
     pairs = pair_labels(y_true, y_pred)
     if trees or segments:  # how many labels are wrong
@@ -172,16 +156,20 @@ def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
 
 
 def _finish(
-    pairs: LabelPairs, losses: Array, evaluation: Evaluation | None, single: bool, tokens: Any,
+    pairs: LabelPairs,
+    losses: Array,
+    evaluation: Evaluation | None,
+    single: bool,
+    tokens: Any,
     part: str = "token",
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     true, predicted = (
         [[pairs.labels[k] for k in numbers[lo:hi].tolist()] for lo, hi in pairwise(pairs.offsets)]
         for numbers in (pairs.true, pairs.predicted)
     )
     if evaluation is None:
         plain = single or part != "token"
-        evaluation = evaluate(true, predicted, scheme=None if plain else "auto")
+        evaluation = metrics.evaluate(true, predicted, scheme=None if plain else "auto")
     elif evaluation.n_tokens != len(pairs.true):
         what = f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}"
         raise ValueError(f"{what}: pass the labels that were evaluated, or leave one out.")
@@ -334,14 +322,14 @@ def describe_words(outcome: Outcome, new: Array | None) -> Table | None:
 
 def _describe_sets(names: list[Any], true: Array, predicted: Array) -> Content:
     """Scores of sets of labels, of each label, and of pairs of them."""
-    scores = multilabel_scores(true.astype(int), predicted.astype(int))
+    scores = metrics.multilabel_scores(true.astype(int), predicted.astype(int))
     shown = [
         [name.replace("_", " ").replace("f1", "F1"), percent(value)]
         for name, value in scores._asdict().items()
     ]
     both = true & predicted
     counts = [part.sum(axis=0) for part in (both, predicted, true)]
-    columns = (*precision_recall_f1(*counts), *counts[::-1])
+    columns = (*metrics.precision_recall_f1(*counts), *counts[::-1])
     labels = [Score(*row) for row in zip(names, *(c.tolist() for c in columns), strict=True)]
     together = [part.astype(int).T @ part for part in (true, predicted, both)]
     first, second = np.triu_indices(len(names), 1)
@@ -397,9 +385,12 @@ def _summary(outcome: Outcome, found: Evaluation) -> Table:
 
 
 def _scores(
-    caption: str, by: str, scores: Sequence[Score], averages: Sequence[Score] = (),
+    caption: str,
+    by: str,
+    scores: Sequence[Score],
+    averages: Sequence[Score] = (),
     iou: bool = False,
-) -> Table:  # fmt: skip
+) -> Table:
     shown = list(scores)
     if len(shown) > MOST_SCORES:
         shown = sorted(shown, key=lambda s: -s.support)[:MOST_SCORES]
@@ -423,7 +414,7 @@ def _pairs(found: Evaluation) -> Table | None:
     return Table(caption, head, rows, words=(0, 1), names=(0, 1)) if rows else None
 
 
-def _confusion(found: Evaluation, links: Mapping[str, str]) -> Matrix:
+def _confusion(found: Evaluation, links: Mapping[str, str]) -> sections.Matrix:
     names: list[Any] = list(found.labels)
     counts = found.confusion
     caption = "Confusion matrix"
@@ -431,7 +422,7 @@ def _confusion(found: Evaluation, links: Mapping[str, str]) -> Matrix:
     number = list(range(len(names)))
     if lumped:
         total = counts.sum(axis=0) + counts.sum(axis=1)
-        kept = keep_largest(total, MOST_IN_MATRIX)
+        kept = sections.keep_largest(total, MOST_IN_MATRIX)
         others = count(len(names) - MOST_IN_MATRIX)
         counts = merge_labels(counts, kept)
         names = [names[k] for k in kept] + [f"{others} others"]
@@ -439,14 +430,14 @@ def _confusion(found: Evaluation, links: Mapping[str, str]) -> Matrix:
         caption += f": the {MOST_IN_MATRIX} most frequent labels, the other {others} together"
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
-    def cell(a: int, b: int) -> Cell:
+    def cell(a: int, b: int) -> sections.Cell:
         n = int(counts[a, b])
         key = f"p{number[a]}-{number[b]}"
         # Errors among the labels taken together cannot be told from what is right.
         plain = lumped and a == b == len(names) - 1
-        kind = "" if plain else pick_shade(share[a, b], "b" if a == b else "o")
+        kind = "" if plain else sections.pick_shade(share[a, b], "b" if a == b else "o")
         kind = f"{kind} d".strip() if a == b else kind
-        return Cell(count(n) if n else "·", kind, key, links.get(key, ""))
+        return sections.Cell(count(n) if n else "·", kind, key, links.get(key, ""))
 
     rows = [(name, [cell(a, b) for b in range(len(names))]) for a, name in enumerate(names)]
     note = (
@@ -455,7 +446,7 @@ def _confusion(found: Evaluation, links: Mapping[str, str]) -> Matrix:
     )
     if links:
         note += " An underlined count leads to examples."
-    return Matrix(caption, "true ↓ predicted →", names, rows, note)
+    return sections.Matrix(caption, "true ↓ predicted →", names, rows, note)
 
 
 def merge_labels(confusion: Array, kept: Array) -> Array:

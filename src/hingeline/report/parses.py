@@ -8,7 +8,7 @@ from typing import Any
 from hingeline._checks import require
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
-_LINES = dict(zip(range(16), " ╵╷│╴┘┐┤╶└┌├─┴┬┼", strict=True))
+_LINES = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
 
 
 class Picture(str):
@@ -34,16 +34,6 @@ def _find_levels(heads: list[int]) -> list[int]:
     return levels
 
 
-def _check(words: Sequence[str], tree: Sequence[tuple[int, Any]]) -> list[int]:
-    what = f"there are {len(words)} words and {len(tree)} arcs"
-    require(len(words) == len(tree), f"{what}: give one pair (head, label) for each word.")
-    heads = [int(head) for head, _ in tree]
-    for m, head in enumerate(heads, start=1):
-        fine = 0 <= head <= len(words) and head != m
-        require(fine, f"word {m} has the head {head}: it must be 0 or another word's number.")
-    return heads
-
-
 def draw_parse(words: Sequence[str], tree: Sequence[tuple[int, Any]], format: str = "text") -> str:
     """A dependency tree as a picture: lines of text, a word in each, or SVG.
 
@@ -60,7 +50,12 @@ def draw_parse(words: Sequence[str], tree: Sequence[tuple[int, Any]], format: st
     └── bark  root
     """
     require(format in ("text", "svg"), f"format must be 'text' or 'svg', got {format!r}.")
-    heads = _check(words, tree)
+    what = f"there are {len(words)} words and {len(tree)} arcs"
+    require(len(words) == len(tree), f"{what}: give one pair (head, label) for each word.")
+    heads = [int(head) for head, _ in tree]
+    for m, head in enumerate(heads, start=1):
+        fine = 0 <= head <= len(words) and head != m
+        require(fine, f"word {m} has the head {head}: it must be 0 or another word's number.")
     labels = [str(label) for _, label in tree]
     return (_draw_text if format == "text" else _draw_svg)(words, heads, labels)
 
@@ -73,11 +68,9 @@ def _draw_text(words: Sequence[str], heads: list[int], labels: list[str]) -> str
     for m in filter(heads.__getitem__, range(len(heads))):
         column = 2 * (depth - levels[m])
         ends = sorted((m, heads[m] - 1))
-        for row in range(ends[0], ends[1] + 1):
-            if row > ends[0]:
-                grid[row][column] |= _UP
-            if row < ends[1]:
-                grid[row][column] |= _DOWN
+        for row in range(*ends):
+            grid[row][column] |= _DOWN
+            grid[row + 1][column] |= _UP
         for row in ends:
             grid[row][column] |= _RIGHT
             for c in range(column + 1, 2 * depth):

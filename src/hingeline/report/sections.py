@@ -429,9 +429,15 @@ def keep_largest(sizes: Array, n: int) -> Array:
 
 
 def _weight_matrix(
-    weights: Array, rows: list[Any], columns: list[Any], caption: str, corner: str, title: str,
-    about: str, forbidden: str = "",
-) -> Matrix:  # fmt: skip
+    weights: Array,
+    rows: list[Any],
+    columns: list[Any],
+    caption: str,
+    corner: str,
+    title: str,
+    about: str,
+    forbidden: str = "",
+) -> Matrix:
     """Weights of pairs of labels: NaN is no weight at all, −∞ what is forbidden."""
     largest = float(np.max(np.abs(weights[np.isfinite(weights)]), initial=0.0)) or 1.0
     # Cells have room for few characters: weights of another size are shown in units of their own.
