@@ -412,7 +412,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         self.check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
-        from hingeline.streaming.stream import add_classes, check_columns
+        from hingeline.streaming.stream import add_classes
 
         first = not stream
         with stream.undo_on_error():
@@ -422,7 +422,11 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                 else:
                     encoder = getattr(self, "encoder_", None)
                     matrix, offsets = reading.known_tokens(encoder, X, lengths, grow=True)
-                    check_columns(matrix.shape[1], self.n_features_in_, type(self).__name__)
+                    now, before = matrix.shape[1], self.n_features_in_
+                    what = (
+                        f"X has {now} features, but {type(self).__name__} was fitted with {before}"
+                    )
+                    checks.require(now >= before, f"{what}: give these, new ones behind them.")
             flat = reading.stack_labels(y, offsets, lengths)
             known = [] if classes is None else reading.plain_labels(classes)
             if first:

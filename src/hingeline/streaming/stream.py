@@ -400,7 +400,14 @@ class Stream:
             positive("keep_last", keep_last, integer=True)
             gone[: max(n - int(keep_last), 0)] = True
         else:
-            gone[read_choice(which, n)] = True
+            chosen = np.asarray(which)
+            fine = chosen.ndim == 1 and (chosen.dtype.kind in "iub" or not chosen.size)
+            require(fine, "which must be a vector of numbers of examples, or a mask.", TypeError)
+            try:
+                gone[chosen if chosen.size else []] = True
+            except IndexError as error:
+                text = f"which does not fit the {n} examples that are remembered"
+                raise ValueError(f"{text}: {error}.") from None
         require(not gone.all(), f"which= names all {n} examples: leave at least one, or fit anew.")
         if gone.any():
             self._drop(gone)
@@ -444,9 +451,13 @@ class Stream:
         self.blocks = left
 
     def _choose(self, block: DualMemory, chosen: Array) -> DualMemory:
-        owner, problem = self.owner, block.compiled.problem
+        owner, problem, rows = self.owner, block.compiled.problem, chosen
         stride = problem.stride if problem.stride >= len(owner.classes_) else None
-        small = owner._make(*choose_examples(problem, chosen), stride)
+        matrix, offsets, labels = examples_of(problem)
+        if offsets is not None:
+            lengths = np.diff(offsets)[chosen]
+            rows, offsets = spread(offsets[:-1][chosen], lengths), np.append(0, lengths).cumsum()
+        small = owner._make(matrix[rows], offsets, labels[rows], stride)
         fields: Any = (v[chosen] if isinstance(v, np.ndarray) else v for v in block.form)
         return dataclasses.replace(
             block,
@@ -455,27 +466,6 @@ class Stream:
             multipliers=choose_planes(block.multipliers, chosen),
             weights=block.weights[chosen],
         )
-
-
-def read_choice(which: Any, n: int) -> Array:
-    """Numbers of examples from numbers or a mask."""
-    array = np.asarray(which)
-    fine = array.ndim == 1 and (array.dtype.kind in "iub" or not array.size)
-    require(fine, "which must be a vector of numbers of examples, or a mask.", TypeError)
-    kept = f"but {n} examples are remembered."
-    if array.dtype == bool:
-        require(len(array) == n, f"which has {len(array)} entries, {kept}")
-        return np.flatnonzero(array)
-    chosen = array.astype(np.int64)
-    for number in chosen[(chosen < -n) | (chosen >= n)]:
-        raise ValueError(f"which names example {number}, {kept}")
-    return chosen
-
-
-def check_columns(now: int, before: int, name: str) -> None:
-    """Refuse fewer features than before; more of them come behind those known."""
-    what = f"X has {now} features, but {name} is expecting {before} features as input"
-    require(now >= before, f"{what}, or more where new ones have come behind them.")
 
 
 def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
@@ -494,16 +484,6 @@ def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
         both = np.empty(len(every), dtype=object)
         both[:] = every
     return both
-
-
-def choose_examples(problem: Any, chosen: Array) -> Examples:
-    """Rows, offsets and labels of some examples."""
-    matrix, offsets, labels = examples_of(problem)
-    if offsets is None:
-        return matrix[chosen], None, labels[chosen]
-    lengths = np.diff(offsets)[chosen]
-    rows = spread(offsets[:-1][chosen], lengths)
-    return matrix[rows], np.concatenate([[0], np.cumsum(lengths)]), labels[rows]
 
 
 def without_tables(compiled: Compiled) -> Compiled:
