@@ -512,23 +512,42 @@ class PosteriorRegularization(Baseline):
     def _run(
         self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
     ) -> None:
-        task = _Task(data, penalties, workers, int(self.max_passes))
-        self.left_out_ = task.relaxation.left_out
-        result = minimise_log_loss(task.labelled, task.weights, task.observed, **task.limits)
-        soft: SoftLabels | None = None
+        C = float(data.model.C)
+        limits: Any = {"tol": float(data.model.tol), "max_iter": int(data.model.max_iter)}
+        known, unknown, everyone = (
+            ChainExpectations(data.make_problem(lo, hi), workers)
+            for lo, hi in ((0, data.first), (data.first, data.n), (0, data.n))
+        )
+        weights = C * data.weights
+        observed = observed_features(known.problem, weights)
+        relaxation = Relaxation(penalties.compiled, unknown.problem.stride)
+        self.left_out_ = relaxation.left_out
+
+        def find(w: Array, before: Any, T: float, c_u: float) -> tuple[SoftLabels, float, Array]:
+            """Distributions for weights, the objective of both, and the most probable labels."""
+            start = None if before is None else before.multipliers
+            most = int(self.max_passes)
+            soft = project(unknown, relaxation, w, T, start=start, max_passes=most)
+            fit = float(weights @ known.features(w, weights)[0]) - float(w @ observed)
+            # The dual value, below by a gap, stands for the distributions' own.
+            free = float(unknown.marginals(w)[0].sum()) + soft.value
+            labels = soft.nodes[:, : unknown.problem.n_labels].argmax(axis=1).astype(np.int32)
+            return soft, 0.5 * float(w @ w) + fit + c_u * free, labels
+
+        result, soft = minimise_log_loss(known, weights, observed, **limits), None
         for weight, T in zip(*self._schedule(), strict=True):
-            task.c_u = float(data.model.C) * float(weight)
-            soft = task.project(result.weights, float(T), soft)
-            before = task.objective(result.weights, soft)
+            T, c_u = float(T), C * float(weight)
+            soft, before, labels = find(result.weights, soft, T, c_u)
             if not rounds.steps:
-                rounds.add(result, task.find_best_labels(soft), objective=before)
+                rounds.add(result, labels, objective=before)
+            ones = np.full(unknown.n, c_u)
+            both = np.concatenate([weights, ones])
             for _ in range(int(self.max_rounds)):
-                result = task.learn(soft, result.weights)
-                learned_from = soft
-                soft = task.project(result.weights, float(T), soft)
-                objective = task.objective(result.weights, soft)
-                found = {"objective": objective, "penalty": learned_from.penalty}
-                rounds.add(result, task.find_best_labels(soft), temperature=float(T), **found)
+                expected = unknown.features(soft.weights, ones, soft.unary, soft.enter)[1]
+                target, start, paid = observed + expected, result.weights, soft.penalty
+                result = minimise_log_loss(everyone, both, target, start=start, **limits)
+                soft, objective, labels = find(result.weights, soft, T, c_u)
+                rounds.add(result, labels, temperature=T, objective=objective, penalty=paid)
                 if before - objective <= float(self.tol) * abs(before):
                     break
                 before = objective
@@ -554,44 +573,3 @@ class DASO(PosteriorRegularization):
     temperatures: Sequence[float] = TEMPERATURES
     unlabelled_weight: float | Sequence[float] = 1.0
     max_rounds: int = 5
-
-
-class _Task:
-    """Both halves of an alternation: distributions for weights, and weights for distributions."""
-
-    def __init__(
-        self, data: PartlyLabelled, penalties: Penalties, workers: Workers, max_passes: int
-    ) -> None:
-        model = data.model
-        labelled = data.make_problem(0, data.first)
-        self.labelled = ChainExpectations(labelled, workers)
-        self.unlabelled = ChainExpectations(data.make_problem(data.first, data.n), workers)
-        self.all = ChainExpectations(data.make_problem(0, data.n), workers)
-        self.weights = float(model.C) * data.weights
-        self.c_u = 0.0  # weight of an unlabelled sequence, set for each temperature
-        self.observed = observed_features(labelled, self.weights)
-        self.relaxation = Relaxation(penalties.compiled, self.unlabelled.problem.stride)
-        self.limits: Any = {"tol": float(model.tol), "max_iter": int(model.max_iter)}
-        self.max_passes = max_passes
-
-    def project(self, w: Array, T: float, before: SoftLabels | None) -> SoftLabels:
-        start = None if before is None else before.multipliers
-        known, most = (self.unlabelled, self.relaxation), self.max_passes
-        return project(*known, w, T, start=start, max_passes=most)
-
-    def learn(self, soft: SoftLabels, before: Array) -> Result:
-        ones = np.full(self.unlabelled.n, self.c_u)
-        expected = self.unlabelled.features(soft.weights, ones, soft.unary, soft.enter)[1]
-        weights, target = np.concatenate([self.weights, ones]), self.observed + expected
-        return minimise_log_loss(self.all, weights, target, start=before, **self.limits)
-
-    def objective(self, w: Array, soft: SoftLabels) -> float:
-        """What is minimised; the dual value, below by a gap, stands for the distributions'."""
-        log_z = self.labelled.features(w, self.weights)[0]
-        fit = float(self.weights @ log_z) - float(w @ self.observed)
-        free = self.unlabelled.marginals(w)[0]
-        return 0.5 * float(w @ w) + fit + self.c_u * (float(free.sum()) + soft.value)
-
-    def find_best_labels(self, soft: SoftLabels) -> Array:
-        """The most probable label of every unlabelled token."""
-        return soft.nodes[:, : self.unlabelled.problem.n_labels].argmax(axis=1).astype(np.int32)

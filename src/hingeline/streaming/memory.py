@@ -322,7 +322,7 @@ class StoredState:
         require(counted, "the planes of the state are counted wrongly")
         few = float((many**2).sum()) <= _PRODUCTS * len(mass) + _FREE_PRODUCTS
         require(few, "an example of the state has too many planes")
-        fine = np.isfinite(mass).all() and (mass >= 0).all() and np.isfinite(drift).all()
+        fine = bool(np.isfinite(mass).all() and (mass >= 0).all() and np.isfinite(drift).all())
         fine = fine and (self.visits > 0 or not drift.any())
         require(fine, "the multipliers of the state are out of range")
         labels, at, first = self.arrays["labels"], 0, 0
