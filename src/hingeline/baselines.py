@@ -418,41 +418,32 @@ def project(
     scaled.reshape(-1, problem.stride)[:, problem.n_labels :] = 0.0
     first = problem.offsets[:-1]
 
-    def scores(multipliers: Array) -> tuple[Array, Array]:
-        unary, start_cost = relaxation.prices(multipliers)
-        unary[first] += start_cost[first]  # a first label always starts a segment
-        return unary / -T, start_cost / -T
+    def look(multipliers: Array) -> tuple[Array, Array, Array, Array, float]:
+        """Scores of labels and of starts, their probabilities, and the negated dual."""
+        unary, enter = relaxation.prices(multipliers)
+        unary[first] += enter[first]  # a first label always starts a segment
+        unary, enter = unary / -T, enter / -T
+        log_z, nodes, stays = expectations.marginals(scaled, unary, enter)
+        value = relaxation.conjugate(multipliers)[0] + T * float(log_z.sum())
+        return unary, enter, nodes, nodes - stays, value
 
     def dual(multipliers: Array) -> tuple[float, Array]:
-        """Negated, so that it is to be minimised."""
-        unary, enter = scores(multipliers)
-        log_z, nodes, stays = expectations.marginals(scaled, unary, enter)
-        expected = relaxation.expected(nodes, nodes - stays)
-        value, slope = relaxation.conjugate(multipliers)
-        return value + T * float(log_z.sum()), slope - expected
+        *_, nodes, starts, value = look(multipliers)
+        return value, relaxation.conjugate(multipliers)[1] - relaxation.expected(nodes, starts)
 
     multipliers = np.zeros(relaxation.n) if start is None else np.array(start)
     if relaxation.n:
-        found = minimize(
-            dual,
-            multipliers,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=Bounds(0.0, relaxation.cap),
-            options={"maxfun": max_passes, "maxiter": max_passes, "gtol": tol, "ftol": 1e-12},
-        )
-        multipliers = found.x
-    unary, enter = scores(multipliers)
-    log_z, nodes, stays = expectations.marginals(scaled, unary, enter)
-    starts = nodes - stays
+        limits = {"maxfun": max_passes, "maxiter": max_passes, "gtol": tol, "ftol": 1e-12}
+        known: Any = {"jac": True, "method": "L-BFGS-B", "bounds": Bounds(0.0, relaxation.cap)}
+        multipliers = minimize(dual, multipliers, **known, options=limits).x
+    unary, enter, nodes, starts, value = look(multipliers)
     costs, start_costs = relaxation.prices(np.zeros(relaxation.n))
     linear = float((nodes * costs).sum() + (starts * start_costs).sum())
     if relaxation.pair.any():
         moved = expectations.features(scaled, np.ones(expectations.n), unary, enter)[1]
         linear += float((transitions.padded(moved) * relaxation.pair).sum())
-    value = -(relaxation.conjugate(multipliers)[0] + T * float(log_z.sum()))
     penalty = linear + relaxation.penalty(relaxation.expected(nodes, starts))
-    return SoftLabels(scaled, unary, enter, multipliers, value, nodes, penalty)
+    return SoftLabels(scaled, unary, enter, multipliers, -value, nodes, penalty)
 
 
 @dataclass(eq=False, repr=False)

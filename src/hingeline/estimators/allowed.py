@@ -21,37 +21,31 @@ def moves_of(classes: Array, scheme: str | None) -> Valid | None:
     return None if scheme is None else _moves_of(tuple(classes.tolist()), scheme)
 
 
-def choose_scheme(scheme: Any, classes: Array, labels: Array, offsets: Array) -> str | None:
+def choose_scheme(
+    scheme: Any, classes: Array, labels: Array, offsets: Array, found: str | None = ""
+) -> str | None:
     """The scheme that decoding keeps to, after a look at the training labels.
 
-    ``scheme`` is None, "auto" or a name; ``labels`` are numbers into ``classes``.
+    ``scheme`` is None, "auto" or a name; ``labels`` are numbers into ``classes``; ``found`` is what
+    "auto" has found before, None included.
     """
-    if scheme is None:
+    name, auto = found, scheme == "auto"
+    if auto and found == "":
+        name = detect_from_arrays(classes.tolist(), labels, offsets)
+    elif not auto:
+        name = None if scheme is None else scheme_name(scheme)
+    if name is None:
         return None
-    if scheme == "auto":
-        found = detect_from_arrays(classes.tolist(), labels, offsets)
-        return keep_scheme(found, classes, labels, offsets)
-    name = scheme_name(scheme)
     try:
-        moves_of(classes, name)
+        wrong = first_invalid(name, classes, labels, offsets)
     except ValueError as error:
         raise ValueError(f"scheme={scheme!r} does not suit the labels: {error}") from None
-    wrong = first_invalid(name, classes, labels, offsets)
-    repair = f"hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"
-    require(wrong is None, f"{wrong} Repair the labels with {repair}, or pass scheme=None.")
-    return name
-
-
-def keep_scheme(scheme: str | None, classes: Array, labels: Array, offsets: Array) -> str | None:
-    """A scheme that was found, or None with a warning where labels break it."""
-    if scheme is None:
-        return None
-    wrong = first_invalid(scheme, classes, labels, offsets)
     if wrong is None:
-        return scheme
-    repair = f"hingeline.schemes.convert_scheme(y, {scheme!r}, {scheme!r})"
-    what = f"scheme='auto' found {scheme}, but {wrong} No scheme is enforced"
-    warn(f"{what}: repair the labels with {repair}, or pass scheme=None.")
+        return name
+    how = f"the labels with hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"
+    require(auto, f"{wrong} Repair {how}, or pass scheme=None.")
+    what = f"scheme='auto' found {name}, but {wrong} No scheme is enforced"
+    warn(f"{what}: repair {how}, or pass scheme=None.")
     return None
 
 

@@ -128,8 +128,7 @@ class ChainModel:
         self.n_features_in_ = matrix.shape[1]
         self.classes_, index = reading.find_classes(flat)
         labels = reading.number_labels(flat, index)
-        known = self.classes_, labels, offsets
-        self.scheme_ = None if self.scheme is None else masks.choose_scheme(self.scheme, *known)
+        self.scheme_ = masks.choose_scheme(self.scheme, self.classes_, labels, offsets)
         return matrix, offsets, labels
 
     def _pose(
@@ -435,10 +434,9 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
             self.n_features_in_ = matrix.shape[1]
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             labels = reading.number_labels(flat, index)
-            if first or self.scheme != "auto":
-                scheme = masks.choose_scheme(self.scheme, self.classes_, labels, offsets)
-            else:  # multipliers of valid outputs stay feasible when the scheme is given up
-                scheme = masks.keep_scheme(self.scheme_, self.classes_, labels, offsets)
+            # Multipliers of valid outputs stay feasible when the scheme is given up.
+            found = "" if first else self.scheme_
+            scheme = masks.choose_scheme(self.scheme, self.classes_, labels, offsets, found)
             tighter = not first and scheme is not None and scheme != self.scheme_
             if tighter:  # old outputs may be invalid now
                 old = stream.merge().compiled.problem

@@ -109,22 +109,16 @@ def check_tensors(table: dict[str, Any], size: int) -> dict[str, TensorInfo]:
     """The arrays in the order of their bytes, which must fill the file without gap or overlap."""
     tensors = []
     for key, entry in table.items():
-        told = f"describes its array {key[:60]!r}"
-        fine = isinstance(entry, dict) and set(entry) == {"dtype", "shape", "data_offsets"}
-        _demand(fine, f"{told} wrongly: {DAMAGED}.")
-        kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-        known = isinstance(kind, str) and kind in DTYPES
-        _demand(known, f"{told} with an unknown dtype: {DAMAGED}.")
-        fine = _are_counts(shape) and len(shape) <= MAX_DIMENSIONS
-        _demand(fine, f"{told} with an impossible shape: {DAMAGED}.")
-        fine = _are_counts(offsets) and len(offsets) == 2 and offsets[0] <= offsets[1]
-        _demand(fine, f"{told} with impossible offsets: {DAMAGED}.")
+        fine = False
+        match entry:
+            case {"dtype": str(kind), "shape": [*shape], "data_offsets": [begin, end]}:
+                fine = len(entry) == 3 and kind in DTYPES and len(shape) <= MAX_DIMENSIONS
+                fine = fine and all(type(n) is int and n >= 0 for n in (*shape, begin, end))
         # NumPy refuses extents beyond its integers, even where a dimension is 0.
-        extent = math.prod(max(length, 1) for length in shape)
-        n_bytes = DTYPES[kind].itemsize * math.prod(shape)
-        fine = 8 * extent < 2**62 and n_bytes == offsets[1] - offsets[0]
-        _demand(fine, f"{told} with a shape that is not its bytes: {DAMAGED}.")
-        tensors.append((key, TensorInfo(DTYPES[kind], tuple(shape), *offsets)))
+        fine = fine and 8 * math.prod(max(length, 1) for length in shape) < 2**62
+        fine = fine and DTYPES[kind].itemsize * math.prod(shape) == end - begin
+        _demand(fine, f"describes its array {key[:60]!r} wrongly: {DAMAGED}.")
+        tensors.append((key, TensorInfo(DTYPES[kind], tuple(shape), begin, end)))
     tensors.sort(key=lambda item: (item[1].begin, item[1].end))
     at = 0
     for key, tensor in tensors:
@@ -135,10 +129,6 @@ def check_tensors(table: dict[str, Any], size: int) -> dict[str, TensorInfo]:
     _demand(at <= size, f"{short}: copy or download it again.")
     _demand(at == size, f"has {size - at} bytes too many at its end: {DAMAGED}.")
     return dict(tensors)
-
-
-def _are_counts(values: Any) -> bool:
-    return isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)
 
 
 def parse_json(content: bytes | bytearray, max_values: int) -> dict[str, Any]:

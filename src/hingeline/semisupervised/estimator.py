@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,7 +20,7 @@ from hingeline.core.blocks import spread
 from hingeline.core.primitives import Workers
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.chain import ChainSSVM, scale_C
-from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
+from hingeline.features import input as reading
 from hingeline.features.tables import TokenTable
 from hingeline.semisupervised.annealing import (
     Annealing,
@@ -85,7 +84,7 @@ def prepare(
     model: Any, X: Any, y: Any, lengths: Any, sample_weight: Any, words: Any, classes: Any
 ) -> PartlyLabelled:
     """Fit the model's encoder on all sequences, find the classes, and put labelled ones first."""
-    encoder, matrix, offsets = learn_tokens(model.features, X, lengths)
+    encoder, matrix, offsets = reading.learn_tokens(model.features, X, lengths)
     known, flat = split_labels(y, offsets, lengths)
     require(flat, "y is None for all sequences: at least one must be labelled to begin from.")
     order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
@@ -94,9 +93,9 @@ def prepare(
         model.C = scale_C(matrix.data, matrix.indptr, False)
     model.encoder_ = encoder
     model.n_features_in_ = matrix.shape[1]
-    declared = [] if classes is None else plain_labels(classes)
-    model.classes_, index = find_classes([*declared, *flat])
-    labels = number_labels(flat, index)
+    declared = [] if classes is None else reading.plain_labels(classes)
+    model.classes_, index = reading.find_classes([*declared, *flat])
+    labels = reading.number_labels(flat, index)
     sizes = np.diff(offsets)[order]
     rows, inner = spread(offsets[:-1][order], sizes), np.cumsum([0, *sizes], dtype=np.int64)
     model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
@@ -110,38 +109,19 @@ def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]
 
     A sequence without labels is None in y, or None for each of its tokens where y is flat.
     """
-    if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
-        what = "y must be a list of label sequences with None for unlabelled ones"
-        raise TypeError(f"{what}, got {type(y).__name__}.")
-    n = len(offsets) - 1
-    parts = list(y)
-    nested = len(parts) == n and all(part is None or checks.is_list(part) for part in parts)
-    if lengths is not None and not nested:
-        flat = plain_labels(y)
-        if len(flat) != offsets[-1]:
-            what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
-            raise ValueError(f"{what}: one label per row, None for those of unlabelled sequences.")
-        parts = [flat[lo:hi] for lo, hi in pairwise(offsets.tolist())]
-    text = f"X has {n} sequences and y has {len(parts)}: they must have one length."
-    require(len(parts) == n, text)
-    known = np.zeros(n, dtype=bool)
-    labels: list[Any] = []
-    for i, (part, size) in enumerate(zip(parts, np.diff(offsets).tolist(), strict=True)):
-        if part is None:
-            continue
-        if not checks.is_list(part):
-            raise TypeError(f"y[{i}] must be a sequence of labels or None, got {part!r}.")
-        holes = [label is None for label in part]
-        if holes and all(holes):
-            continue
-        if any(holes):
-            what = f"y[{i}] has labels for some of its tokens only (none at {holes.index(True)})"
-            raise ValueError(f"{what}: give all of them, or None for the sequence.")
-        text = f"X[{i}] has {size} tokens and y[{i}] has {len(part)} labels"
-        require(len(part) == size, f"{text}: they must have one length.")
-        known[i] = True
-        labels.extend(plain_labels(part))
-    return known, labels
+    rows, sizes = list(y) if checks.is_list(y) else [], np.diff(offsets).tolist()
+    cut = lengths is None or all(row is None or checks.is_list(row) for row in rows)
+    if cut and len(rows) == len(sizes):
+        lengths = None
+        y = [[None] * size if row is None else row for row, size in zip(rows, sizes, strict=True)]
+    flat = reading.stack_labels(y, offsets, lengths)
+    holes = np.array([label is None for label in flat])
+    known = ~np.logical_and.reduceat(holes, offsets[:-1])
+    for i in np.flatnonzero(known & np.logical_or.reduceat(holes, offsets[:-1])).tolist():
+        t = int(np.argmax(holes[offsets[i] :]))
+        what = f"y[{i}] has labels for some of its tokens only (none at {t})"
+        raise ValueError(f"{what}: give all of them, or None for the sequence.")
+    return known, [label for label in flat if label is not None]
 
 
 def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[Any]]:
