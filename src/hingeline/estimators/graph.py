@@ -521,17 +521,12 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         rows = int(self.n_features_in_) + bool(self.fit_intercept)
         return graph_blocks.layout(rows, self.n_node_types_ * k, tables)
 
-    @property
-    def unary_coef_(self) -> Array:
-        """(labels, features), or (types, labels, features): a view."""
-        table = self._split_unary(len(self.classes_))[0]
+    def _by_type(self, part: int) -> Array:
+        table = self._split_unary(len(self.classes_))[part]
         return table[0] if self.n_node_types_ == 1 else table
 
-    @property
-    def intercept_(self) -> Array:
-        """Weights of the constant feature, zero without one."""
-        table = self._split_unary(len(self.classes_))[1]
-        return table[0] if self.n_node_types_ == 1 else table
+    unary_coef_ = property(lambda self: self._by_type(0))  # ([types,] labels, features), a view
+    intercept_ = property(lambda self: self._by_type(1))  # zero without a constant
 
     @property
     def pairwise_coef_(self) -> Array:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from typing import Any, NoReturn
 
 import numpy as np
@@ -162,9 +163,7 @@ def _weights(
     _open_section(lines, section)
     longest = max(map(len, labels))
     begin = f"  ({kind}) "
-    places: list[int] = []
-    values: list[float] = []
-    numbers: list[int] = []
+    found: dict[int, float] = {}
     while (line := lines.take()) != "}":
         first, fine = lines.at, line.startswith(begin)
         lines.demand(fine, f"expected an entry of {section}, got {line[:40]!r}.")
@@ -179,37 +178,25 @@ def _weights(
         reason = "is ambiguous" if hits else "names nothing listed above"
         entry = f"entry {line.strip()[:60]!r} of {section}"
         lines.demand(len(hits) == 1, f"{entry} {reason}.", first)
-        places.append(hits[0])
-        values.append(lines.weight(weight))
-        numbers.append(first)
+        lines.demand(hits[0] not in found, f"this entry of {section} occurs twice.", first)
+        found[hits[0]] = lines.weight(weight)
     size = len(sources) * len(labels)
     lines.demand(
-        size <= max(_LARGE, 1000 * len(values)),
+        size <= max(_LARGE, 1000 * len(found)),
         f"{len(sources)} names with {len(labels)} labels need {size / 2**27:.0f} GB for "
-        f"{len(values)} weights of {section}: train again with fewer labels or attributes.",
+        f"{len(found)} weights of {section}: train again with fewer labels or attributes.",
     )
     table = np.zeros((len(sources), len(labels)))
-    flat = np.array(places, dtype=np.int64)
-    order = np.argsort(flat, kind="stable")
-    twice = np.flatnonzero(np.diff(flat[order]) == 0)
-    if len(twice):
-        lines.fail(f"this entry of {section} occurs twice.", numbers[order[twice[0] + 1]])
-    table.reshape(-1)[flat] = values
+    table.put(np.fromiter(found, np.int64), [*found.values()])
     return table
 
 
 def _splits(body: str, sources: dict[str, int], labels: dict[str, int], longest: int) -> list[int]:
     """Places in the table of all readings of ``source --> label``: both may contain arrows."""
-    found = []
-    at = body.rfind(_ARROW)
-    while at >= 0 and len(body) - at - len(_ARROW) <= longest:
-        label = labels.get(body[at + len(_ARROW) :])
-        if label is not None:
-            source = sources.get(body[:at])
-            if source is not None:
-                found.append(source * len(labels) + label)
-        at = body.rfind(_ARROW, 0, at + len(_ARROW) - 1)
-    return found
+    near = re.compile(f"(?={_ARROW})").finditer(body, max(0, len(body) - longest - len(_ARROW)))
+    ends = [(match.start(), match.start() + len(_ARROW)) for match in near]
+    found = [(sources.get(body[:lo]), labels.get(body[hi:])) for lo, hi in ends]
+    return [s * len(labels) + k for s, k in found if s is not None and k is not None]
 
 
 def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
@@ -224,24 +211,15 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
     """
     lines = Lines(source, "a text model of LIBLINEAR")
     labels, n_features, bias, n_vectors = _liblinear_header(lines)
-    rows: list[list[str]] = []
-    first = lines.at
+    rows = []
     for _ in range(n_features + (bias >= 0)):
         row = lines.take().split()
         lines.demand(len(row) == n_vectors, f"expected {n_vectors} weights, got {len(row)}.")
-        rows.append(row)
+        rows.append([lines.weight(word) for word in row])
     while lines.peek() is not None:
         line = lines.take()
         lines.demand(not line.strip(), f"the model should end before this line, got {line[:40]!r}.")
-    try:
-        table = np.array(rows, dtype=np.float64).reshape(len(rows), n_vectors)
-        if not np.isfinite(table).all():
-            raise ValueError
-    except ValueError:
-        for lines.at, row in enumerate(rows, first + 1):
-            for word in row:
-                lines.weight(word)
-        raise
+    table = np.array(rows).reshape(len(rows), n_vectors)
     if len(labels) == 2:
         # LIBLINEAR looks at the first vector only: where it is positive the first label wins,
         # and the second wins ties. Of MCSVM_CS the other vector is its negative.
