@@ -39,10 +39,10 @@ class BaselineRound(NamedTuple):
 
 
 class Baseline(FewLabelsEstimator):
-    """The fit around a method, which subclasses run."""
+    """The fit around a method, ``_run(data, penalties, rounds, workers)`` of the subclass."""
 
-    #: Why a method cannot use Python predicates.
-    _no_predicates: ClassVar[str]
+    _run: ClassVar[Any]
+    _no_predicates: ClassVar[str]  # why a method cannot use Python predicates
 
     def _learn(self, data: PartlyLabelled, dev: Any) -> None:
         model = data.model
@@ -62,11 +62,6 @@ class Baseline(FewLabelsEstimator):
         self.transduction_ = data.restore_order(rounds.labels[chosen])
         self.rounds_ = rounds.steps
         self.round_weights_ = [result.weights for result in rounds.results]
-
-    def _run(
-        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
-    ) -> None:
-        raise NotImplementedError
 
     @property
     def round_models_(self) -> list[Any]:
@@ -276,12 +271,13 @@ class Relaxation:
         self._costs = np.stack([self._widen(compiled.unary), starts])
         self.left_out: list[str] = []
         self._matrices: list[Any] = [sp.csr_array((0, self._costs.size))]
-        self.bound = self.cap = self.curve = np.zeros(0)
+        self._limits: list[tuple[float, float, float]] = []
         self._add_sequences()
         for c in range(len(compiled.corpus_kind)):
             self._add_corpus(c)
         self._matrix = sp.vstack(self._matrices).tocsr()
-        self.n = len(self.bound)
+        limits = np.array(self._limits, dtype=np.float64).reshape(-1, 3)
+        self.n, (self.bound, self.cap, self.curve) = len(limits), limits.T.copy()
 
     def prices(self, multipliers: Array) -> tuple[Array, Array]:
         """Costs (N, stride) of labels at a token, and of a segment that starts there."""
@@ -317,9 +313,7 @@ class Relaxation:
         rows = sp.csr_array(sign * matrix)
         both = [rows, sp.csr_array(rows.shape)]
         self._matrices.append(sp.hstack(both[::-1] if of_starts else both))
-        for name, value in (("bound", sign * bound), ("cap", cap), ("curve", curve)):
-            more = np.full(rows.shape[0], value, dtype=np.float64)
-            setattr(self, name, np.concatenate([getattr(self, name), more]))
+        self._limits += [(sign * bound, cap, curve)] * rows.shape[0]
 
     def _add_sequences(self) -> None:
         compiled = self.compiled

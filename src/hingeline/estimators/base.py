@@ -189,8 +189,7 @@ class BaseModel(BaseEstimator):
         self.oracle_exact_, self.oracle_bounds_ = result.exact, result.bounded
         self.stop_reason_ = result.stop_reason
         self.history_ = History(result.history)
-        for name, value in result.findings.items():
-            setattr(self, name, value)
+        self.__dict__.update(result.findings)
 
     def with_weights(self, weights: Array) -> Any:
         """A fitted copy that predicts with other flat weights, e.g. those a callback kept.
@@ -490,10 +489,6 @@ class BaseSSVM:
         default = "all" if self._enumerable else "argmax"
         return {"violators": default if self.violators is None else self.violators}
 
-    def _compile(self, problem: Any) -> Compiled:
-        """The problem with what solvers need."""
-        raise NotImplementedError
-
     def _weigh(self, weights: Array, labels: Array) -> Array:
         """Weights of the examples with those of their classes."""
         return weights
@@ -603,11 +598,7 @@ class BaseSSVM:
         return None
 
     def _refuse_without_oracle(self, has_oracle: bool, why: str) -> None:
-        """Refuse formulations that need the best output of every loss value.
-
-        A fit does so by what the structure provides; estimators that know earlier, or know why,
-        say it themselves.
-        """
+        """Refuse formulations that need the best output of every loss value, if none is at hand."""
         what = f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for {why}"
         how = "use slack='max' with rescale='margin', which works with any loss"
         require(has_oracle or not needs_losses(self.slack, self.rescale), f"{what}: {how}.")

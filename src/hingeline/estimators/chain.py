@@ -133,15 +133,14 @@ class ChainModel:
 
     def _pose(
         self: Any,
-        matrix: sp.csr_matrix,
-        offsets: Array,
-        labels: Array,
+        examples: Any,
         cost: Array,
         cache_mb: float,
         allowed: Any = None,
-        stride: int | None = None,
+        stride: Any = None,
     ) -> ChainProblem:
-        """The problem of these rows, with everything that is forbidden in it."""
+        """The problem of rows, offsets and labels, with everything that is forbidden in it."""
+        matrix, offsets, labels = examples
         rows = matrix.indptr, matrix.indices, matrix.data, offsets, labels, matrix.shape[1]
         problem = chain.make_problem(*rows, cost, self.boundary, cache_mb, stride)
         if self.scheme_ is None and allowed is None:
@@ -154,8 +153,8 @@ class ChainModel:
         matrix, offsets = self._read_tokens(X, lengths)
         m = len(self.classes_)
         nothing = np.zeros(matrix.shape[0], dtype=np.int32)
-        rows = self._with_constant(matrix)
-        return self._pose(rows, offsets, nothing, np.zeros((m, m)), 0.0, allowed)
+        examples = self._with_constant(matrix), offsets, nothing
+        return self._pose(examples, np.zeros((m, m)), 0.0, allowed)
 
     def _allows(self: Any, labels: Array, offsets: Array) -> bool:
         """Whether labellings keep to the scheme, where there is one."""
@@ -465,9 +464,9 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         matrix, offsets = self._read_tokens(X, lengths)
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = reading.stack_labels(y, offsets, lengths)
-        for label in flat:
-            text = f"y holds {label!r}, which is not among classes_: leave its sequence out."
-            checks.require(label in index, text)
+        for label in filter(lambda label: label not in index, flat):
+            what = f"y holds {label!r}, which is not among classes_"
+            raise ValueError(f"{what}: leave its sequence out.")
         labels = reading.number_labels(flat, index)
         masks.choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
@@ -485,21 +484,15 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         return compiled
 
     def _make(
-        self,
-        matrix: sp.csr_matrix,
-        offsets: Array | None,
-        labels: Array,
-        stride: int | None = None,
-        cache_mb: float = 512.0,
+        self, matrix: Any, offsets: Any, labels: Array, stride: Any = None, cache_mb: float = 512.0
     ) -> ChainProblem:
-        assert offsets is not None
         cost = checks.weigh_costs(self, labels, whole="zero_one")
         wrong = cost[~np.eye(len(cost), dtype=bool)]
         self._refuse_without_oracle(
             bool((wrong == wrong[:1]).all()), "chains whose loss is not plain Hamming loss"
         )
         self._refuse_violators(True, "a chain")
-        return self._pose(matrix, offsets, labels, cost, cache_mb, stride=stride)
+        return self._pose((matrix, offsets, labels), cost, cache_mb, stride=stride)
 
 
 @share_docs
@@ -571,22 +564,20 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
         weights = float(self.C) * checks.check_sample_weight(sample_weight, len(offsets) - 1)
         problem = self._make(self._with_constant(matrix), offsets, labels)
         refuse_overflow(problem, float(weights.sum()))
+        limits: Any = {"tol": float(self.tol), "max_iter": int(self.max_iter), "started": began}
         with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
-            result = minimise_log_loss(
+            known = (
                 ChainExpectations(problem, workers),
                 weights,
                 observed_features(problem, weights),
-                tol=float(self.tol),
-                max_iter=int(self.max_iter),
-                name=type(self).__name__,
-                started=began,
             )
+            result = minimise_log_loss(*known, **limits, name=type(self).__name__)
         self._store(result)
         return self
 
     def _make(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> ChainProblem:
         no_cost = np.zeros((len(self.classes_), len(self.classes_)))
-        return self._pose(matrix, offsets, labels, no_cost, 0.0)
+        return self._pose((matrix, offsets, labels), no_cost, 0.0)
 
     def predict_marginals(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
         """Probability of every label at every token, for input as in :meth:`predict`.

@@ -143,19 +143,11 @@ class Graph:
         checks.require(kept.shape == (self.n_nodes,), what)
         number = np.cumsum(kept) - 1
         whole = kept[self.edges].all(axis=1)
-
-        def some(values: Any, chosen: Array) -> Any:
-            return None if values is None else values[chosen]
-
-        return Graph(
-            self.node_features[kept],
-            number[self.edges[whole]],
-            some(self.edge_features, whole),
-            some(self.node_weights, kept),
-            some(self.node_types, kept),
-            some(self.edge_types, whole),
-            {name: number[s[kept[s].all(axis=1)]] for name, s in self.factors.items()},
-        )
+        parts = {"node_weights": kept, "node_types": kept, "edge_features": whole}
+        parts["edge_types"] = whole
+        some = {n: getattr(self, n)[k] for n, k in parts.items() if getattr(self, n) is not None}
+        factors = {name: number[s[kept[s].all(axis=1)]] for name, s in self.factors.items()}
+        return Graph(self.node_features[kept], number[self.edges[whole]], **some, factors=factors)
 
     def __repr__(self) -> str:
         width = self.node_features.shape[1]
@@ -606,10 +598,9 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     def _fitted_from_json(self, stored: dict[str, Any], arrays: dict[str, Array]) -> None:
         counts = [stored[name] for name in ("node_types", "edge_types", "edge_features")]
         orders = dict(stored["factors"])
-        if any(type(n) is not int or n < 0 for n in (*counts, *orders.values())):
-            raise ValueError("types, edge features and orders must be counts")
-        if min(counts[:2]) < 1 or any(not isinstance(name, str) for name in orders):
-            raise ValueError("types must be counts and factors have names")
-        checks.require(max(orders.values(), default=0) <= 30, "factors of more than 30 nodes")
+        fine = all(type(n) is int and n >= 0 for n in (*counts, *orders.values()))
+        fine = fine and min(counts[:2]) > 0 and max(orders.values(), default=0) <= 30
+        fine = fine and all(isinstance(name, str) for name in orders)
+        checks.require(fine, "types, edge features and orders of named factors must be counts")
         self.n_node_types_, self.n_edge_types_, self.n_edge_features_ = counts
         self.factor_orders_ = orders

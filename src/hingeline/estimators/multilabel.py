@@ -274,9 +274,8 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
 
     def _fitted_from_json(self, stored: dict[str, Any], arrays: dict[str, Array]) -> None:
         n_labels, edges = stored["n_labels"], arrays["edges"]
-        if type(n_labels) is not int or len(self.classes_) != (n_labels if n_labels > 1 else 2):
-            raise ValueError("the number of labels is not that of classes_")
-        if edges.dtype != np.int64 or edges.ndim != 2 or edges.shape[1] != 2:
-            raise ValueError("edges must be pairs of labels")
+        fine = type(n_labels) is int and len(self.classes_) == (n_labels if n_labels > 1 else 2)
+        fine = fine and edges.dtype == np.int64 and edges.ndim == 2 and edges.shape[1] == 2
+        checks.require(fine, "classes_ must be as many as the labels, and edges pairs of labels")
         self.n_labels_ = n_labels
         self.edges_ = check_pairs(edges, "edges", n_labels, "columns of y")

@@ -347,10 +347,7 @@ def load(path: str | os.PathLike[str], expected: type | None = None, structure: 
 
 
 def estimator_class(kind: str) -> Any:
-    """The class of an estimator by its name in files; None for what files do not hold.
-
-    They hold the public estimators that know where their weights lie; no other code is looked up.
-    """
+    """The public estimator of this name that knows where its weights lie; None: files hold none."""
     home = importlib.import_module("hingeline")._HOME.get(kind, "")
     if not home.startswith("hingeline.estimators."):
         return None

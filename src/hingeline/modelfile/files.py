@@ -74,7 +74,6 @@ MAX_JSON_BYTES = 4 * 2**20
 MAX_NESTING = 64
 MAX_FILE_VALUES = 100_000
 MAX_HEADER_VALUES = 250_000
-MAX_DIGITS = 1000
 MAX_DIMENSIONS = 8
 
 DTYPES: dict[str, np.dtype[Any]] = {"I8": np.dtype("i1"), "U8": np.dtype("u1")}
@@ -139,9 +138,8 @@ def parse_json(content: bytes | bytearray, max_values: int) -> dict[str, Any]:
     """
     size = len(content)
     require(size <= MAX_JSON_BYTES, f"it has {size} bytes, over the limit of {MAX_JSON_BYTES}")
-    plain = np.frombuffer(
-        content.replace(b"\\\\", b"").replace(b'\\"', b""), dtype=np.uint8
-    )  # every quote that is left opens or closes a text
+    bare = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    plain = np.frombuffer(bare, dtype=np.uint8)  # every quote left opens or closes a text
     outside = np.cumsum(plain == ord('"'), dtype=np.uint8) % 2 == 0
     opening = ((plain == ord("[")) | (plain == ord("{"))) & outside
     closing = ((plain == ord("]")) | (plain == ord("}"))) & outside
@@ -152,12 +150,8 @@ def parse_json(content: bytes | bytearray, max_values: int) -> dict[str, Any]:
     depth = np.cumsum(np.where(opening[opening | closing], 1, -1)).max(initial=0)
     require(depth <= MAX_NESTING, f"it is nested deeper than {MAX_NESTING}")
     try:
-        parsed = json.loads(
-            content.decode(),
-            object_pairs_hook=_refuse_duplicates,
-            parse_int=_parse_integer,
-            parse_constant=_refuse_constant,
-        )
+        hooks: Any = {"object_pairs_hook": _refuse_duplicates, "parse_constant": _refuse_constant}
+        parsed = json.loads(content.decode(), **hooks)
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except json.JSONDecodeError:
@@ -176,20 +170,10 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def _parse_integer(digits: str) -> int:
-    # Converting them takes time that grows with the square.
-    require(len(digits) <= MAX_DIGITS, f"a number has more than {MAX_DIGITS} digits")
-    return int(digits)
-
-
 def write_model(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> int:
-    """Write a model file atomically; returns the bytes written.
-
-    The header is what JSON can hold, within the limits of this module; arrays are numbers or
-    booleans, of the types in ``DTYPES``.
-    """
+    """Write a model file atomically; returns the bytes written."""
     try:
         text = json.dumps(header, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
@@ -250,17 +234,14 @@ def _view_bytes(array: Array) -> memoryview:
 def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
     """Header of a model file, and what arrays it has, without reading them."""
     with _open(path) as file:
-        metadata, tensors, _ = _read_table(file)
-        return _parse_header(metadata), tensors
+        return _read_table(file)[:2]
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and arrays of a model file; the arrays are aligned, writable and not shared."""
     with _open(path) as file:
-        metadata, tensors, start = _read_table(file)
-        header = _parse_header(metadata)
-        checksum = zlib.crc32(metadata["header"].encode("utf-8", "surrogatepass"))
-        arrays = {}
+        header, tensors, metadata, start = _read_table(file)
+        arrays, checksum = {}, zlib.crc32(metadata["header"].encode("utf-8", "surrogatepass"))
         file.seek(start)
         for key, tensor in tensors.items():
             try:
@@ -300,8 +281,8 @@ def _fill(file: BufferedReader, content: memoryview) -> None:
     _demand(whole, "became shorter while it was read: try again.")
 
 
-def _read_table(file: BufferedReader) -> tuple[dict[str, str], dict[str, TensorInfo], int]:
-    """Metadata, arrays in the order of their bytes, and where these begin."""
+def _read_table(file: BufferedReader) -> tuple[Any, dict[str, TensorInfo], dict[str, str], int]:
+    """Header, arrays in the order of their bytes, metadata, and where the arrays begin."""
     size = os.fstat(file.fileno()).st_size
     first = bytearray(min(size, 512))
     _fill(file, memoryview(first))
@@ -317,10 +298,7 @@ def _read_table(file: BufferedReader) -> tuple[dict[str, str], dict[str, TensorI
     content = bytearray(length)
     file.seek(8)
     _fill(file, memoryview(content))
-    try:
-        table = parse_json(content, MAX_FILE_VALUES)
-    except ValueError as error:
-        raise ModelFileError(f"has a header that is wrong ({error}): {DAMAGED}.") from None
+    table = _parse(content, MAX_FILE_VALUES, "header")
     metadata = table.pop(METADATA, None)
     ours = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
     ours = ours and metadata.get("format") == "hingeline"
@@ -333,12 +311,14 @@ def _read_table(file: BufferedReader) -> tuple[dict[str, str], dict[str, TensorI
     newer = f"was written by a newer {told}: upgrade Hingeline to read it."
     older = f"was written by an older {told}: train again, or use the Hingeline that wrote it."
     _demand(int(version) == VERSION, newer if int(version) > VERSION else older)
-    return metadata, check_tensors(table, size - 8 - length), 8 + length
-
-
-def _parse_header(metadata: dict[str, str]) -> dict[str, Any]:
     _demand("header" in metadata, f"has no model header: {DAMAGED}.")
+    text = metadata["header"].encode("utf-8", "surrogatepass")
+    header = _parse(text, MAX_HEADER_VALUES, "model header")
+    return header, check_tensors(table, size - 8 - length), metadata, 8 + length
+
+
+def _parse(content: bytes | bytearray, max_values: int, what: str) -> dict[str, Any]:
     try:
-        return parse_json(metadata["header"].encode("utf-8", "surrogatepass"), MAX_HEADER_VALUES)
+        return parse_json(content, max_values)
     except ValueError as error:
-        raise ModelFileError(f"has a model header that is wrong ({error}): {DAMAGED}.") from None
+        raise ModelFileError(f"has a {what} that is wrong ({error}): {DAMAGED}.") from None

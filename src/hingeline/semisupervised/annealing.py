@@ -591,10 +591,7 @@ class Annealing:
 
 
 def choose_by_violations(steps: Sequence[AnnealingStep]) -> int:
-    """The first step that removes 98 % of the violations that any does, of plain predictions.
-
-    Later steps only move the predictions further.
-    """
+    """The first step that removes 98 % of the violations that any does, of plain predictions."""
     costs = np.array([step.violations for step in steps])
     reach = costs.min() + 0.02 * (costs[0] - costs.min())
     return int(np.argmax(costs <= reach))

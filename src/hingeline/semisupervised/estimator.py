@@ -22,12 +22,8 @@ from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.chain import ChainSSVM, scale_C
 from hingeline.features import input as reading
 from hingeline.features.tables import TokenTable
-from hingeline.semisupervised.annealing import (
-    Annealing,
-    AnnealingStep,
-    ConstrainedLabels,
-    choose_by_violations,
-)
+from hingeline.semisupervised import annealing
+from hingeline.semisupervised.annealing import AnnealingStep, ConstrainedLabels
 
 NO_GAP = (
     "weights and labels together are not a convex problem, which has no certificate; that of the "
@@ -61,10 +57,8 @@ class PartlyLabelled:
     def make_problem(self, lo: int, hi: int) -> Any:
         """The sequences ``lo ≤ i < hi``; unlabelled tokens have label 0 for the time being."""
         a, b = int(self.offsets[lo]), int(self.offsets[hi])
-        padded = np.zeros(b - a, dtype=np.int32)
-        known = self.labels[a:b]
-        padded[: len(known)] = known
-        model = self.model
+        model, known = self.model, self.labels[a:b]
+        padded = np.pad(known, (0, b - a - len(known)))
         if isinstance(getattr(model, "class_weight", None), str):
             # Balance what is labelled, not what is to be labelled.
             model, classes = copy(model), model.classes_.tolist()
@@ -157,13 +151,18 @@ def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[A
 
 @dataclass(eq=False, repr=False)
 class FewLabelsEstimator(BaseEstimator):
-    """An estimator around a base for sequences of which only some are labelled."""
+    """An estimator around a base for sequences of which only some are labelled.
+
+    Subclasses write ``_check(model, dev)``, which refuses parameters, and ``_learn(data, dev)``.
+    """
 
     base: Any = None
     constraints: Any = ()
     classes: Any = field(default=None, kw_only=True)
 
     _base_class: ClassVar[Any] = ChainSSVM
+    _check: ClassVar[Any]
+    _learn: ClassVar[Any]
 
     def fit(
         self,
@@ -196,20 +195,15 @@ class FewLabelsEstimator(BaseEstimator):
     def check_parameters(self, dev: Any = None) -> Any:
         """Refuse what :meth:`fit` would refuse of the parameters; the base to fit otherwise."""
         kind = self._base_class
-        if self.base is not None and not isinstance(self.base, kind):
-            raise TypeError(f"base must be a {kind.__name__}, got {self.base!r:.60}.")
-        if dev is not None and (not isinstance(dev, tuple) or len(dev) != 2):
-            raise TypeError("dev must be a pair (X_dev, y_dev).")
-        model = kind() if self.base is None else clone(self.base)
+        model = kind() if self.base is None else self.base
+        text = f"base must be a {kind.__name__}, got {model!r:.60}."
+        require(isinstance(model, kind), text, TypeError)
+        fine = dev is None or (isinstance(dev, tuple) and len(dev) == 2)
+        require(fine, "dev must be a pair (X_dev, y_dev).", TypeError)
+        model = clone(model)
         model.check_parameters()
         self._check(model, dev)
         return model
-
-    def _check(self, model: Any, dev: Any) -> None:
-        raise NotImplementedError
-
-    def _learn(self, data: PartlyLabelled, dev: Any) -> None:
-        raise NotImplementedError
 
     def _keep(self, model: Any, chosen: int) -> None:
         """Take a fitted model, that of the chosen step."""
@@ -238,13 +232,10 @@ class FewLabelsEstimator(BaseEstimator):
 def check_margin_base(model: Any) -> None:
     """Refuse a structured SVM that cannot learn from labels which change."""
     for name, able in (("slack", "max"), ("rescale", "margin")):
-        value = getattr(model, name)
-        if value != able:
-            use = f"use {name}={able!r}"
-            raise ValueError(f"base's {name}={value!r} does not suit unlabelled sequences: {use}.")
-    if model._zero_one:
-        what = f"base's loss={model.loss!r} does not suit unlabelled sequences"
-        raise ValueError(f"{what}: use a loss that is a sum over tokens.")
+        what = f"base's {name}={getattr(model, name)!r} does not suit unlabelled sequences"
+        require(getattr(model, name) == able, f"{what}: use {name}={able!r}.")
+    what = f"base's loss={model.loss!r} does not suit unlabelled sequences"
+    require(not model._zero_one, f"{what}: use a loss that is a sum over tokens.")
     one_of("base's solver", model.solver, ("auto", "sdm"))
     if model.C != "scale":
         positive("base's C", model.C)
@@ -338,11 +329,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
 
     def _check(self, model: Any, dev: Any) -> None:
         check_margin_base(model)
-        if self._schedule is not None:
-            if len(self._schedule) == 0:
-                raise ValueError("C_u is empty: give at least one value, or None for the default.")
-            for k, value in enumerate(self._schedule):
-                positive(f"C_u[{k}]", value)
+        schedule = (1.0,) if self._schedule is None else self._schedule
+        require(len(schedule), "C_u is empty: give at least one value, or None for the default.")
+        for k, value in enumerate(schedule):
+            positive(f"C_u[{k}]", value)
         one_of("weights", self.weights, ("learned", "given"))
         one_of("start", self.start, ("beam", "viterbi"))
         one_of("order", self.order, ("sequential", "random"))
@@ -358,8 +348,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             positive("max_switches", self.max_switches, integer=True)
         if self.select is not None:
             one_of("select", self.select, ("dev", "violations", "last"))
-        if self.select == "dev" and dev is None:
-            raise ValueError("select='dev' needs development data: fit(X, y, dev=(X_dev, y_dev)).")
+        fine = self.select != "dev" or dev is not None
+        require(fine, "select='dev' needs development data: fit(X, y, dev=(X_dev, y_dev)).")
 
     @property
     def _schedule(self) -> Sequence[float] | None:
@@ -374,9 +364,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         schedule = self._schedule
         if data.first == data.n:
             schedule = ()
-            what = "y has labels for all sequences: this is the supervised fit, and constraints"
-            what += " count for nothing. Mark unlabelled sequences with None."
-            warn(what)
+            what = (
+                "y has labels for all sequences: this is the supervised fit, and constraints count"
+            )
+            warn(f"{what} for nothing. Mark unlabelled sequences with None.")
         self.constraints_ = as_constraints(self.constraints)
         if self.weights == "learned":
             known = np.split(model.classes_[data.labels], data.offsets[1 : data.first])
@@ -387,13 +378,13 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         require(not (penalties.predicates and self.max_sweeps), text)
         with Workers(checks.effective_n_jobs(model.n_jobs), 0) as workers:
             rng = np.random.default_rng(seed)
-            path = Annealing(self, data, penalties, workers, rng, dev).run(schedule)
+            path = annealing.Annealing(self, data, penalties, workers, rng, dev).run(schedule)
         select = self.select or ("violations" if dev is None else "dev")
         chosen = len(path.steps) - 1
         if select == "dev":
             chosen = int(np.argmax([step.dev_score for step in path.steps]))
         elif select == "violations":
-            chosen = choose_by_violations(path.steps)
+            chosen = annealing.choose_by_violations(path.steps)
         model._store(path.results[chosen])
         self.transduction_ = data.restore_order(path.labels[chosen])
         self.step_weights_: list[Any] = [result.weights for result in path.results]
@@ -401,8 +392,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if path.interrupted:
             self.stop_reason_ = "interrupted"
             what = f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u"
-            what += ": the step it keeps is one of these."
-            warn(what)
+            warn(f"{what}: the step it keeps is one of these.")
 
     def _choose(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
         self._keep(model, chosen)

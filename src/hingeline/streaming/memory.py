@@ -58,10 +58,9 @@ def examples_of(problem: Any) -> Examples:
 
 
 def choose_planes(multipliers: Multipliers, chosen: Array, room: int = 0) -> Multipliers:
-    """The multipliers of some examples, without planes that count for nothing.
+    """The multipliers of some examples, each with room for so many planes beside those that count.
 
-    Each has room for so many planes more. Inner products are left out: who needs them computes
-    them.
+    Inner products are left out: who needs them computes them.
     """
     if isinstance(multipliers, np.ndarray):
         return multipliers[chosen]
