@@ -499,10 +499,9 @@ class PosteriorRegularization(Baseline):
     ) -> None:
         C = float(data.model.C)
         limits: Any = {"tol": float(data.model.tol), "max_iter": int(data.model.max_iter)}
-        known, unknown, everyone = (
-            ChainExpectations(data.make_problem(lo, hi), workers)
-            for lo, hi in ((0, data.first), (data.first, data.n), (0, data.n))
-        )
+        parts = (0, data.first), (data.first, data.n), (0, data.n)
+        problems = (data.make_problem(lo, hi) for lo, hi in parts)
+        known, unknown, everyone = (ChainExpectations(p, workers) for p in problems)
         weights = C * data.weights
         observed = observed_features(known.problem, weights)
         relaxation = Relaxation(penalties.compiled, unknown.problem.stride)

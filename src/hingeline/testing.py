@@ -123,8 +123,7 @@ class _Check:
 
     def augment(self, i: int, y: Array, w: Array, scale: float) -> float:
         loss = self.loss(i, y)
-        if loss < 0.0:
-            self.expect(False, i, f"loss is negative ({loss}) for {y}")
+        self.expect(loss >= 0.0, i, f"loss is negative ({loss}) for {y}")
         return float(w @ self.feature(i, y)) + scale * loss
 
     def decode(self, i: int, w: Array, scale: float, pool: list[Array]) -> Array:

@@ -521,9 +521,7 @@ class BaseSSVM:
         dual.weights, dual.settings = weights, self._settings()
         return dual
 
-    def _solve(
-        self, compiled: Compiled, weights: Array, start: DualMemory | None
-    ) -> tuple[Result, DualMemory]:
+    def _solve(self, compiled: Compiled, weights: Array, start: Any) -> tuple[Result, DualMemory]:
         """Run the solver, after the choice of ν where there is one."""
         name = type(self).__name__
         self._refuse_without_oracle(provides(compiled.problem, "decode_by_loss"), name)

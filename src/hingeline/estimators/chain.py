@@ -110,9 +110,7 @@ class ChainModel:
     scheme: str | None = None
     n_jobs: int | None = None
 
-    def _make_layout(
-        self: Any, n_features: int, n_labels: int, stride: int | None = None
-    ) -> Layout:
+    def _make_layout(self: Any, n_features: int, n_labels: int, stride: Any = None) -> Layout:
         blocks = {"constant": bool(self.fit_intercept), "boundary": bool(self.boundary)}
         return chain.layout(n_features, n_labels, **blocks, stride=stride)
 
@@ -516,8 +514,6 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
         Certified relative gap at which training stops. The duality gap is ``½‖∇P(w)‖²``, which
         usually is far above the true distance to the optimum.
     max_iter : int, default=1000; passes over the data at most
-    scheme : None, "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default=None
-        Tag scheme of the labels: labellings that it does not allow have probability 0.
 
     Attributes
     ----------

@@ -14,7 +14,6 @@ from hingeline._checks import Array, check_finite, check_sample_weight, require,
 from hingeline.core.primitives import Compiled, Layout, stack_blocks
 from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
 from hingeline.structures import custom
-from hingeline.structures.custom import Structure
 
 
 @share_docs
@@ -105,10 +104,24 @@ class SSVM(BaseSSVM, BaseModel):
         return outputs, len(first)
 
     def _compile_own(self, X: Any, outputs: list[Array], width: int) -> Compiled:
-        """The problem, after a look at some examples whether decoding is what it says."""
-        if self.structure.exact:
-            _refuse_decoding_without_loss(self.structure, X, outputs, width)
-        return custom.compile_problem(self.structure, X, outputs)
+        """The problem, after a look at some examples whether decoding is what it says.
+
+        With zero weights ``decode`` must find an output of the largest loss.
+        """
+        structure, rng = self.structure, np.random.default_rng(0)
+        decode = custom.methods_of(structure)["decode"]
+        for i, truth in enumerate(outputs[:3] if structure.exact else ()):
+            loss = partial(custom.find_loss(structure), X[i], truth)
+            drawn = [decode(X[i], rng.normal(size=width), truth, 0.0) for _ in range(3)]
+            largest, own = max(map(loss, drawn)), loss(decode(X[i], np.zeros(width), truth, 1.0))
+            if own < largest * (1.0 - 1e-9):
+                raise ValueError(
+                    f"decode does not find the best output for X[{i}]: with zero weights and "
+                    f"loss_scale=1 it returns one of loss {own:g}, and there is one of loss "
+                    f"{largest:g}; it must maximise w·f(x, y) + loss_scale·loss(y_true, y), or the "
+                    "structure must say exact = False (see hingeline.testing.check_structure)."
+                )
+        return custom.compile_problem(structure, X, outputs)
 
     @property
     def _layout(self) -> Layout:
@@ -138,24 +151,6 @@ class SSVM(BaseSSVM, BaseModel):
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         losses = [loss(x, pack(own), self._decode(x)) for x, own in zip(X, y, strict=True)]
         return 0.0 - float(np.mean(losses))
-
-
-def _refuse_decoding_without_loss(
-    structure: Structure, X: Any, outputs: list[Array], size: int
-) -> None:
-    """Compare a few outputs at zero weights: ``decode`` must find one of the largest loss."""
-    rng, decode = np.random.default_rng(0), custom.methods_of(structure)["decode"]
-    for i, truth in enumerate(outputs[:3]):
-        loss = partial(custom.find_loss(structure), X[i], truth)
-        drawn = [decode(X[i], rng.normal(size=size), truth, 0.0) for _ in range(3)]
-        largest, own = max(map(loss, drawn)), loss(decode(X[i], np.zeros(size), truth, 1.0))
-        if own < largest * (1.0 - 1e-9):
-            raise ValueError(
-                f"decode does not find the best output for X[{i}]: with zero weights and "
-                f"loss_scale=1 it returns one of loss {own:g}, and there is one of loss "
-                f"{largest:g}; it must maximise w·f(x, y) + loss_scale·loss(y_true, y), or the "
-                "structure must say exact = False (see hingeline.testing.check_structure)."
-            )
 
 
 def fingerprint(structure: Any, X: Any, outputs: list[Array]) -> bytes | None:

@@ -344,10 +344,8 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
     text = f"X must be a list of hingeline.Graph, got {type(X).__name__}."
     checks.require(fine, text, TypeError)
     checks.require(len(X) > 0, "X is empty: there are no graphs.")
-    known = {
-        kind: (width, f"the model was fitted with {width}")
-        for kind, width in zip(("node", "edge"), fitted, strict=False)
-    }
+    kinds = zip(("node", "edge"), fitted, strict=False)
+    known = {kind: (width, f"the model was fitted with {width}") for kind, width in kinds}
     for i, x in enumerate(X):
         if not isinstance(x, Graph):
             what = f"X[{i}] is a {type(x).__name__}, expected a hingeline.Graph"
@@ -548,10 +546,10 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
                     raise ValueError(f"{what}, but the model knows 0 to {most - 1}.")
             for name, scopes in x.factors.items():
                 if len(scopes) and self.factor_orders_.get(name) != scopes.shape[1]:
-                    raise ValueError(
-                        f"X[{i}].factors[{name!r}] joins {scopes.shape[1]} nodes, which the model "
-                        f"was not fitted with; it knows {self.factor_orders_}."
+                    what = (
+                        f"X[{i}].factors[{name!r}] joins {scopes.shape[1]} nodes, which the model"
                     )
+                    raise ValueError(f"{what} was not fitted with; it knows {self.factor_orders_}.")
         k = len(self.classes_)
         n_nodes = sum(x.n_nodes for x in graphs)
         return self._make(graphs, np.zeros(n_nodes, dtype=np.int32), np.zeros((k, k)))

@@ -163,9 +163,9 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         checks.refuse_text(X)
         checks.refuse_none(y)
         if isinstance(y, (list, tuple)) and any(map(_is_set_of_names, y)):
+            how = "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)"
             raise ValueError(
-                "y is a list of label sets: turn it into indicators first, with "
-                "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
+                f"y is a list of label sets: turn it into indicators first, with {how}."
             )
         names = getattr(y, "columns", None)
         X, y = self._check_rows(X, y, multi_output=True)
@@ -196,11 +196,9 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
             return  # a forest, or solvers that keep nothing by pair
         needed = PAIR_BYTES * n * n_pairs
         if needed > (most := checks.available_memory()):
-            raise ValueError(
-                f"{n:,} examples with {n_pairs:,} pairs of {self.n_labels_:,} labels need "
-                f"{needed / 2**30:,.1f} GiB of memory to train, and {most / 2**30:,.1f} GiB are "
-                'available: use edges="tree", or a list of fewer pairs.'
-            )
+            what = f"{n:,} examples with {n_pairs:,} pairs of {self.n_labels_:,} labels need"
+            gib = f"{needed / 2**30:,.1f} GiB of memory to train, and {most / 2**30:,.1f} GiB are"
+            raise ValueError(f'{what} {gib} available: use edges="tree", or a list of fewer pairs.')
 
     def _make(
         self, X: Any, labels: Array, cost: Array, node_weight: Array | None = None

@@ -21,7 +21,7 @@ from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import DualMemory, Result, Rows, relative
 from hingeline.estimators.base import BaseSSVM, positive_part
-from hingeline.solvers.nu import TIE, Look, Margins, best_multiple
+from hingeline.solvers.nu import TIE, Margins, best_multiple
 
 FIFTH = 5  # One example in so many is held out by ``nu="auto"`` and ``C="auto"``.
 TRIAL_TOL = {"C": 0.05, "nu": 0.01}  # Fits on the way need not be better than this.
@@ -164,7 +164,17 @@ def _store(estimator: Any, result: Result, rho: float, margins: Margins, total: 
         rho = 0.0
     else:
         low, high, _ = margins.bracket(result.weights, rho)
-        rho = _improve(result, rho, max(low, high, key=lambda look: look.lead), margins.nu)
+        best = max(low, high, key=lambda look: look.lead)
+        primal, factor = best_multiple(best.lead, float(result.weights @ result.weights))
+        if primal < result.primal:
+            rho = factor * best.rho
+            result.weights, result.primal = factor * result.weights, primal
+            scale = primal + margins.nu * rho
+            if not np.isnan(result.gap):
+                result.gap = max(primal - result.dual, 0.0)
+                result.relative_gap = relative(result.gap, scale)
+            last = result.history[-1]
+            result.history[-1] = last._replace(primal=primal, gap=result.gap, scale=scale)
         errors, within = low.hinges > 0.0, high.hinges > 0.0
         risks, C = (low.risk, high.risk), 1.0 / (total * rho)
     estimator.nu_, estimator.rho_, estimator.C_ = margins.nu, rho, C
@@ -172,23 +182,6 @@ def _store(estimator: Any, result: Result, rho: float, margins: Margins, total: 
     estimator.n_margin_errors_ = int(np.count_nonzero(errors))
     estimator.n_on_margin_ = int(np.count_nonzero(within & ~errors))
     estimator.n_beyond_margin_ = int(np.count_nonzero(active & ~within & ~errors))
-
-
-def _improve(result: Result, rho: float, best: Look, nu: float) -> float:
-    """Move result and ρ to a look at its weights, if that is better than where they are."""
-    primal, factor = best_multiple(best.lead, float(result.weights @ result.weights))
-    if not primal < result.primal:
-        return rho
-    rho = factor * best.rho
-    result.weights = factor * result.weights
-    result.primal = primal
-    scale = primal + nu * rho
-    if not np.isnan(result.gap):
-        result.gap = max(primal - result.dual, 0.0)
-        result.relative_gap = relative(result.gap, scale)
-    last = result.history[-1]
-    result.history[-1] = last._replace(primal=primal, gap=result.gap, scale=scale)
-    return rho
 
 
 class HeldOut:

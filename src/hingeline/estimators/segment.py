@@ -266,9 +266,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         checks.require(room < 2**31, f"{what} to be numbered: set max_length.")
         return allowed
 
-    @property
-    def _bits(self) -> int:
-        return count_bits(self.max_length_)
+    _bits = property(lambda self: count_bits(self.max_length_))
 
     @property
     def _outside(self) -> int:

@@ -79,10 +79,8 @@ def to_json(value: Any, arrays: dict[str, Array], name: str) -> Any:
     if type(value) in (set, frozenset):
         return {"set": to_json(sorted(value), arrays, name)}
     if isinstance(value, Mapping):
-        pairs = [
-            [to_json(key, arrays, name), to_json(part, arrays, f"{name}/{k}")]
-            for k, (key, part) in enumerate(value.items())
-        ]
+        own = [to_json(part, arrays, f"{name}/{k}") for k, part in enumerate(value.values())]
+        pairs = [[to_json(key, arrays, name), part] for key, part in zip(value, own, strict=True)]
         return {"dict": pairs}
     if isinstance(value, np.ndarray) and value.dtype in DTYPE_NAMES:
         arrays[name] = value
@@ -463,10 +461,9 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
         require(fine, "nu_path_ must hold numbers")
     if report["exact"] is not True:
         forget_extras(model)
-        model._drop_certificate(
-            f"weights were rounded when they were stored (dtype {report['dtype']}, threshold "
-            f"{report['threshold']}), so the certificate of the fit is not theirs"
-        )
+        how = f"(dtype {report['dtype']}, threshold {report['threshold']})"
+        what = f"weights were rounded when they were stored {how}"
+        model._drop_certificate(f"{what}, so the certificate of the fit is not theirs")
     rows, fields = arrays["history"], HistoryRow._fields
     fine = rows.dtype == np.float64 and rows.ndim == 2 and header["history"] == list(fields)
     require(fine, "history must be a table of numbers")

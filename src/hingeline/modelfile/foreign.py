@@ -181,11 +181,9 @@ def _weights(
         lines.demand(hits[0] not in found, f"this entry of {section} occurs twice.", first)
         found[hits[0]] = lines.weight(weight)
     size = len(sources) * len(labels)
-    lines.demand(
-        size <= max(_LARGE, 1000 * len(found)),
-        f"{len(sources)} names with {len(labels)} labels need {size / 2**27:.0f} GB for "
-        f"{len(found)} weights of {section}: train again with fewer labels or attributes.",
-    )
+    what = f"{len(sources)} names with {len(labels)} labels need {size / 2**27:.0f} GB for"
+    what += f" {len(found)} weights of {section}: train again with fewer labels or attributes."
+    lines.demand(size <= max(_LARGE, 1000 * len(found)), what)
     table = np.zeros((len(sources), len(labels)))
     table.put(np.fromiter(found, np.int64), [*found.values()])
     return table

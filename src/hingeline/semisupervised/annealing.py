@@ -525,11 +525,9 @@ class Annealing:
             switches += switched
             result = self._solve(C_u, labels)
             if settings.verbose >= 2:
-                print(
-                    f"  alternation {rounds}: {100 * changed:.2f} % of tokens relabelled in "
-                    f"{len(self._solver.changed)} sequences, {switched} switches",
-                    file=sys.stderr,
-                )
+                told = f"  alternation {rounds}: {100 * changed:.2f} % of tokens relabelled in"
+                n = len(self._solver.changed)
+                print(f"{told} {n} sequences, {switched} switches", file=sys.stderr)
             if result.stop_reason == "interrupted":
                 path.interrupted = True
                 return

@@ -44,15 +44,8 @@ class PartlyLabelled:
     weights: Array  # of the labelled sequences
     seen: list[list[Any]]  # what constraints see of the sequences
 
-    @property
-    def n(self) -> int:
-        """Number of sequences."""
-        return len(self.order)
-
-    @property
-    def words(self) -> list[list[Any]]:
-        """What constraints see of the unlabelled sequences."""
-        return self.seen[self.first :]
+    n = property(lambda self: len(self.order))  # how many there are
+    words = property(lambda self: self.seen[self.first :])  # what is seen of unlabelled ones
 
     def make_problem(self, lo: int, hi: int) -> Any:
         """The sequences ``lo ≤ i < hi``; unlabelled tokens have label 0 for the time being."""

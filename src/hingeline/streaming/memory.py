@@ -179,15 +179,8 @@ class LiveWeights:
         self.stride = next(iter(self.layout.values())).stride
         self._w, self._u = self._allocate(), self._allocate()
 
-    @property
-    def w(self) -> Array:
-        """The weights, as solvers take them."""
-        return self._w[: self.layout.size]
-
-    @property
-    def u(self) -> Array:
-        """``Σ drift·a·Δf``."""
-        return self._u[: self.layout.size]
+    w = property(lambda self: self._w[: self.layout.size])  # the weights, as solvers take them
+    u = property(lambda self: self._u[: self.layout.size])  # Σ drift·a·Δf
 
     def _allocate(self) -> Array:
         """Zeros with room for as many labels as a row holds."""

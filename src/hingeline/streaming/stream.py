@@ -286,11 +286,8 @@ class Stream:
                 interrupted = row.passes < passes
                 rows.append(row)
         self.blocks, self.live, self.visits = kept, live, visits
-        row = rows[0]._replace(
-            time=time.perf_counter() - began,
-            oracle_calls=sum(row.oracle_calls for row in rows),
-            planes=sum(row.planes for row in rows),
-        )
+        sums = {n: sum(getattr(row, n) for row in rows) for n in ("oracle_calls", "planes")}
+        row = rows[0]._replace(time=time.perf_counter() - began, **sums)
         done = row.passes
         reason = f"{done} {'pass' if done == 1 else 'passes'} over the {which}, as asked for"
         self._store_uncertified("interrupted" if interrupted else reason, done, [row])
@@ -440,13 +437,9 @@ class Stream:
             rows, offsets = spread(offsets[:-1][chosen], lengths), np.append(0, lengths).cumsum()
         small = owner._make(matrix[rows], offsets, labels[rows], stride)
         fields: Any = (v[chosen] if isinstance(v, np.ndarray) else v for v in block.form)
-        return dataclasses.replace(
-            block,
-            compiled=without_tables(owner._compile(small)),
-            form=Formulation(*fields),
-            multipliers=store.choose_planes(block.multipliers, chosen),
-            weights=block.weights[chosen],
-        )
+        compiled, form = without_tables(owner._compile(small)), Formulation(*fields)
+        planes = store.choose_planes(block.multipliers, chosen)
+        return DualMemory(compiled, form, planes, block.weights[chosen], block.settings)
 
 
 def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
@@ -473,6 +466,5 @@ def without_tables(compiled: Compiled) -> Compiled:
     if not hasattr(problem, "token_gram"):
         return compiled
     none = np.full(len(problem.gram_row), -1, dtype=np.int64)
-    return dataclasses.replace(
-        compiled, problem=problem._replace(token_gram=np.empty(0), gram_row=none)
-    )
+    smaller = problem._replace(token_gram=np.empty(0), gram_row=none)
+    return dataclasses.replace(compiled, problem=smaller)
