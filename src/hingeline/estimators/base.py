@@ -4,6 +4,7 @@ import math
 import re
 import time
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from html import escape
 from inspect import cleandoc, signature
@@ -199,10 +200,7 @@ class BaseModel(BaseEstimator):
         check_is_fitted(self, "weights_")
         given, expected = np.shape(weights), np.shape(self.weights_)
         require(given == expected, f"weights has shape {given}, expected {expected}.")
-        other = type(self)(**self.get_params(deep=False))
-        for name, value in vars(self).items():
-            if name.endswith("_") and not name.startswith("_"):
-                setattr(other, name, value)
+        other = copy(self)
         other.weights_ = np.array(weights, dtype=np.float64)
         other._drop_certificate("weights were replaced")
         other.history_ = History()

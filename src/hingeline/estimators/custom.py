@@ -58,14 +58,11 @@ class SSVM(BaseSSVM, BaseModel):
         weights = check_sample_weight(sample_weight, len(outputs))
         try:
             compiled = self._compile_own(X, outputs, width)
-            previous = None
-            if self.warm_start:
-                known = fingerprint(self.structure, X, outputs)
-                previous = self.__dict__.pop("_dual", None)
-                same = known is not None and known == getattr(self, "_data", None)
-                if previous is not None and not same:
-                    warn(OTHER_DATA)
-                    previous = None
+            known = fingerprint(self.structure, X, outputs) if self.warm_start else None
+            previous = self.__dict__.pop("_dual", None) if self.warm_start else None
+            if previous is not None and (known is None or known != self._data):
+                warn(OTHER_DATA)
+                previous = None
             result, dual = self._solve(compiled, weights, previous)
         except NumbaError as error:
             why = str(error).strip().splitlines()[-1]
@@ -88,8 +85,8 @@ class SSVM(BaseSSVM, BaseModel):
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         require(len(X) > 0, "X is empty: there are no examples.")
         name = type(self.structure).__name__
-        exact = "decode_by_loss" in methods
-        self._refuse_without_oracle(exact, f"{name}, which lacks decode_by_loss()")
+        why = f"{name}, which lacks decode_by_loss()"
+        self._refuse_without_oracle("decode_by_loss" in methods, why)
         self._refuse_violators("decode_best" in methods, name)
         outputs = [self.structure.pack(output) for output in y]
         if custom.is_compiled(self.structure):

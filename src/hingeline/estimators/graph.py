@@ -81,7 +81,12 @@ class Graph:
             found["node_weights"] = checks.as_weights("node_weights", self.node_weights, n, "node")
         for name, count in (("node_types", n), ("edge_types", len(edges))):
             if getattr(self, name) is not None:
-                found[name] = _types(getattr(self, name), name, count)
+                types = np.asarray(getattr(self, name))
+                text = f"{name} has shape {types.shape}, expected ({count},): one each."
+                checks.require(types.shape == (count,), text)
+                fine = not count or (types.dtype.kind in "iu" and types.min() >= 0)
+                checks.require(fine, f"{name} must be integers ≥ 0.", TypeError)
+                found[name] = types.astype(np.int64)
         factors = {} if self.factors is None else self.factors
         what = f"factors must be a dict of {{name: sets of nodes}}, got {type(factors).__name__}"
         how = "those under one name share their weights"
@@ -188,15 +193,6 @@ def _sets(values: Any, name: str, n: int, members: str = "nodes", width: int = 0
         for k in np.flatnonzero(wrong.any(axis=1)):
             raise ValueError(f"{name}[{k}] is {tuple(sets[k].tolist())}{why}")
     return sets.astype(np.int64)
-
-
-def _types(values: Any, name: str, count: int) -> Array:
-    types = np.asarray(values)
-    text = f"{name} has shape {types.shape}, expected ({count},): one each."
-    checks.require(types.shape == (count,), text)
-    fine = not count or (types.dtype.kind in "iu" and types.min() >= 0)
-    checks.require(fine, f"{name} must be integers ≥ 0.", TypeError)
-    return types.astype(np.int64)
 
 
 class Decoded(NamedTuple):

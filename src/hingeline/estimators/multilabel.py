@@ -37,7 +37,16 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim == 1:
-        return _read_single(y)
+        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        classes, numbers = np.unique(y, return_inverse=True)
+        text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
+        checks.require(kind in ("binary", "multiclass"), text)
+        what = f"Only binary classification is supported. The type of the target is {kind}."
+        how = "Give indicators of shape (n_samples, n_labels), or use MulticlassSSVM."
+        checks.require(len(classes) <= 2, f"{what} {how}")
+        text = f"y has one class only ({classes[0]!r}): at least 2 classes are needed."
+        checks.require(len(classes) == 2, text)
+        return numbers.astype(np.int32)[:, None], classes
     for bad in y[(y != 0) & (y != 1)].tolist():
         raise ValueError(f"y holds {bad!r}: indicators must be 0 or 1, one column per label.")
     classes = np.arange(y.shape[1])
@@ -50,19 +59,6 @@ def _is_set_of_names(labels: Any) -> bool:
     if isinstance(labels, (list, tuple)):
         return len(labels) == 0 or isinstance(labels[0], str)
     return isinstance(labels, (set, frozenset))
-
-
-def _read_single(y: Array) -> tuple[Array, Array]:
-    kind = type_of_target(y, input_name="y", raise_unknown=True)
-    classes, numbers = np.unique(y, return_inverse=True)
-    text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
-    checks.require(kind in ("binary", "multiclass"), text)
-    what = f"Only binary classification is supported. The type of the target is {kind}."
-    how = "Give indicators of shape (n_samples, n_labels), or use MulticlassSSVM."
-    checks.require(len(classes) <= 2, f"{what} {how}")
-    text = f"y has one class only ({classes[0]!r}): at least 2 classes are needed."
-    checks.require(len(classes) == 2, text)
-    return numbers.astype(np.int32)[:, None], classes
 
 
 def find_pairs(edges: Any, indicator: Array, weights: Array) -> Array:

@@ -5,10 +5,8 @@ certificate, the curve, the encoder and the versions of the libraries; with ``st
 training data and multipliers (:mod:`hingeline.streaming.memory`). Files of the same model
 are the same byte for byte.
 
-Stored are only the weights that are not 0: one bit for every weight, then the values; or whole
-tables (``sparse=False``). Weights below a threshold can be left out, and all stored as float32 or
-float16. What that changes is measured when the file is written, and a model whose weights changed
-has no certificate.
+Of weights there is one bit each, then the values that are not 0; or whole tables. A model whose
+weights were rounded for the file has no certificate.
 
 Parameters, labels and numbers are JSON that keeps their types. What JSON has is itself;
 everything else is an object with one key that names its type: ``{"float": "inf"}``,

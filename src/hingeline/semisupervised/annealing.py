@@ -515,11 +515,10 @@ class Annealing:
         result = path.results[-1]
         rounds = switches = 0
         settled = False
-        while not settled and rounds < settings.max_alternations:
+        while rounds < settings.max_alternations:
             labels, switched = self._match(result.weights, C_u)
             changed = float(np.mean(labels != problem.labels[at:]))
-            settled = rounds > 0 and changed <= float(settings.label_tol)
-            if settled:
+            if settled := rounds > 0 and changed <= float(settings.label_tol):
                 break
             rounds += 1
             switches += switched

@@ -127,13 +127,11 @@ def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[A
         for i in chosen.tolist():
             text = f"words[{i}] has {len(seen[i])} words, but X[{i}] has {sizes[i]} tokens."
             require(len(seen[i]) == sizes[i], text)
-    elif (
-        not isinstance(seen, (list, tuple))
-        or len(seen) != len(sizes)
-        or sp.issparse(seen[0])
-        or (isinstance(seen[0], np.ndarray) and seen[0].dtype.kind not in "OU")
-    ):
-        return [[None] * int(sizes[i]) for i in chosen.tolist()]
+    else:
+        listed = isinstance(seen, (list, tuple)) and len(seen) == len(sizes)
+        first = seen[0] if listed else sizes
+        if sp.issparse(first) or (isinstance(first, np.ndarray) and first.dtype.kind not in "OU"):
+            return [[None] * int(sizes[i]) for i in chosen.tolist()]
 
     def word(token: Any) -> Any:
         is_row = isinstance(token, (tuple, list)) and token and isinstance(token[0], str)
@@ -397,8 +395,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     def with_step(self, step: int) -> Any:
         """A copy that predicts with the weights of another step, without a certificate."""
         models = self.step_models_
-        other = type(self)(**self.get_params(deep=False))
-        other.__dict__.update(vars(self))
+        other = copy(self)
         other._choose(models[step], self.steps_, range(len(models))[step])
         return other
 

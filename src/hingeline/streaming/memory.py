@@ -237,13 +237,9 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     weights = whole.weights
     used, y, mass, drift = list_planes(choose_planes(whole.multipliers, np.arange(len(weights))))
     matrix, offsets, labels = examples_of(whole.compiled.problem)
-    columns, values, indptr = matrix.indices, matrix.data, matrix.indptr.astype(np.int64)
-    if model.fit_intercept:
-        kept = np.ones(len(columns), dtype=bool)
-        kept[indptr[1:] - 1] = False
-        columns, values = columns[kept], values[kept]
-        indptr = indptr - np.arange(len(indptr))
-    arrays = {"indptr": indptr, "indices": columns.astype(np.int32), "values": values}
+    matrix = matrix[:, : model.n_features_in_]  # without the constant
+    indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    arrays = {"indptr": indptr, "indices": indices, "values": matrix.data}
     arrays |= {"labels": labels, "weights": weights}
     arrays |= {"used": used, "y": y, "mass": mass, "drift": drift}
     if offsets is not None:

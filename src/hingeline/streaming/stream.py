@@ -48,8 +48,6 @@ REPEATS = 2  # How often a visit decodes an example, while it is violated.
 FOLLOW = 4  # Older examples whose known planes are visited, for each new one
 FEW = 8  # of a batch that has at least so many: with fewer, it costs more than the batch.
 CARRY_OVER = "call partial_fit once without passes=, which carries them over."
-#: What a call that fails leaves as it was.
-_GROWING = ("classes_", "n_features_in_", "feature_names_in_", "scheme_", "encoder_")
 
 
 class Stream:
@@ -116,15 +114,12 @@ class Stream:
     @contextlib.contextmanager
     def undo_on_error(self) -> Iterator[None]:
         """Labels and features that a failed call found are not kept."""
-        known = vars(self.owner)
-        before = {name: known[name] for name in _GROWING if name in known}
+        before = dict(vars(self.owner))
         try:
             yield
         except BaseException:
             self.live = None  # the weights may have been given room
-            for name in _GROWING:
-                known.pop(name, None)
-            known.update(before)
+            self.owner.__dict__ = before
             raise
 
     def learn(
