@@ -106,25 +106,23 @@ def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
         require(entry.shape == part.shape, f"{what}, expected (tokens, labels) = {part.shape}.")
         part[:] = entry
         return
-    if isinstance(entry, Mapping):
-        for t in entry:
-            if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or not 0 <= t < length:
-                what = f"allowed[{i}] names token {t!r}"
-                raise ValueError(f"{what}, but sequence {i} has the tokens 0 to {length - 1}.")
-    elif isinstance(entry, (Sequence, np.ndarray)) and not isinstance(entry, (str, bytes)):
+    if isinstance(entry, (Sequence, np.ndarray)) and not isinstance(entry, (str, bytes)):
         what = f"allowed[{i}] has {len(entry)} entries, but sequence {i} has {length} tokens"
         require(len(entry) == length, f"{what}: give one per token, or a dict of positions.")
         entry = dict(enumerate(entry))
-    else:
+    if not isinstance(entry, Mapping):
         what = f"allowed[{i}] must be None, a boolean array, a list with one entry per token or a"
         raise TypeError(f"{what} dict of positions, got {entry!r}.")
     for t, choice in entry.items():
+        if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or not 0 <= t < length:
+            what = f"allowed[{i}] names token {t!r}"
+            raise ValueError(f"{what}, but sequence {i} has the tokens 0 to {length - 1}.")
         if choice is not None:
             part[t] = False
             part[t, _numbers(choice, index, i, t)] = True
 
 
-def _numbers(choice: Any, index: dict[Any, int], i: int, t: int) -> list[int]:
+def _numbers(choice: Any, index: dict[Any, int], i: int, t: Any) -> list[int]:
     """Numbers of one label or of a collection of labels."""
     several = isinstance(choice, (AbstractSet, Sequence, np.ndarray))
     if isinstance(choice, (str, bytes)) or not several or _number(choice, index) is not None:

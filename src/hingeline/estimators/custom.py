@@ -60,7 +60,7 @@ class SSVM(BaseSSVM, BaseModel):
             compiled = self._compile_own(X, outputs, width)
             known = fingerprint(self.structure, X, outputs) if self.warm_start else None
             previous = self.__dict__.pop("_dual", None) if self.warm_start else None
-            if previous is not None and (known is None or known != self._data):
+            if previous is not None and (known is None or known != vars(self)["_data"]):
                 warn(OTHER_DATA)
                 previous = None
             result, dual = self._solve(compiled, weights, previous)

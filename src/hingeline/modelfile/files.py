@@ -25,7 +25,6 @@ import math
 import os
 import re
 import stat
-import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from io import BufferedReader
@@ -254,8 +253,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             checksum = _add_checksum(checksum, key, array)
             odd = tensor.dtype == np.bool_ and array.view(np.uint8).max(initial=0) > 1
             _demand(not odd, f"cannot be read: {DAMAGED}.")
-            native = array.dtype.newbyteorder("=")
-            arrays[key] = array if sys.byteorder == "little" else array.astype(native)
+            arrays[key] = array.astype(array.dtype.newbyteorder("="), copy=False)
         fine = metadata.get("crc32", f"{checksum:08x}") == f"{checksum:08x}"
         damage = "is damaged (its contents do not match its checksum)"
         _demand(fine, f"{damage}: get a fresh copy.")

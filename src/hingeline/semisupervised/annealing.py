@@ -121,11 +121,8 @@ def score_all(problem: ChainProblem, first: int, order: Array, w: Array, out: Ar
     """Scores (tokens, labels) of the sequences ``first + i``, without transitions."""
     start = problem.offsets[first]
     for i in order:
-        scores = position_scores(problem, first + i, w, 0.0)
-        lo = problem.offsets[first + i] - start
-        for t in range(scores.shape[0]):
-            for k in range(problem.n_labels):
-                out[lo + t, k] = scores[t, k]
+        lo, hi = problem.offsets[first + i] - start, problem.offsets[first + i + 1] - start
+        out[lo:hi] = position_scores(problem, first + i, w, 0.0)[:, : problem.n_labels]
 
 
 def find_best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -> Array:
