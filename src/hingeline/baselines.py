@@ -50,8 +50,7 @@ class Baseline(FewLabelsEstimator):
         require(data.first < data.n, f"{text}, or fit {type(model).__name__} itself.")
         penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
         text = f"{type(self).__name__} cannot use Python predicates, which {self._no_predicates}"
-        none = not penalties.predicates
-        require(none, f"{text}: leave them out, or use SemiSupervisedSSVM.")
+        require(not penalties.predicates, f"{text}: leave them out, or use SemiSupervisedSSVM.")
         rounds = Rounds(BaselineRound, model, dev)
         with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
             self._run(data, penalties, rounds, workers)
@@ -333,8 +332,7 @@ class Relaxation:
 
     def _add_counts(self, table: Array, of_starts: bool) -> None:
         """Bounds on numbers in every sequence, read off the costs of each number."""
-        tokens = np.arange(self.n_tokens)
-        sums = sp.csr_array((np.ones(self.n_tokens), tokens, self.offsets))
+        sums = sp.csr_array((np.ones(self.n_tokens), np.arange(self.n_tokens), self.offsets))
         for g, costs in enumerate(table):
             free = np.flatnonzero(costs == 0.0)
             if not costs.any() or not len(free):
@@ -482,8 +480,7 @@ class PosteriorRegularization(Baseline):
         weights, temperatures = self._schedule()
         require(len(temperatures) > 0, "temperatures is empty: give at least one.")
         text = f"unlabelled_weight has {len(weights)} values for {len(temperatures)} temperatures"
-        fits = len(weights) == len(temperatures)
-        require(fits, f"{text}: give one for each, or a number.")
+        require(len(weights) == len(temperatures), f"{text}: give one for each, or a number.")
         for k, pair in enumerate(zip(weights, temperatures, strict=True)):
             positive("unlabelled_weight", pair[0])
             positive(f"temperatures[{k}]", pair[1])

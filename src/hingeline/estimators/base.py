@@ -69,8 +69,7 @@ def share_docs(cls: Class) -> Class:
             own.setdefault("", [head])
             for title, body in zip(parts[::2], parts[1::2], strict=True):
                 known = set().union(*map(_read_names, own.get(title, ())))
-                entries = re.split(r"\n(?=\S)", body)
-                for entry in entries:
+                for entry in re.split(r"\n(?=\S)", body):
                     names = _read_names(entry)
                     if not names & known and (title != "Parameters" or names <= parameters):
                         own.setdefault(title, []).append(entry)

@@ -66,8 +66,7 @@ class TokenModel:
         check_is_fitted(self, "weights_")
         encoder: Any = getattr(self, "encoder_", None)
         if hasattr(encoder, "get_feature_names_out"):
-            names = np.asarray(encoder.get_feature_names_out(), dtype=object)
-            return names[: self.n_features_in_]
+            return np.asarray(encoder.get_feature_names_out(), dtype=object)[: self.n_features_in_]
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
 
@@ -150,8 +149,7 @@ class ChainModel:
         """New sequences as the kernels of prediction want them."""
         matrix, offsets = self._read_tokens(X, lengths)
         m = len(self.classes_)
-        nothing = np.zeros(matrix.shape[0], dtype=np.int32)
-        examples = self._with_constant(matrix), offsets, nothing
+        examples = self._with_constant(matrix), offsets, np.zeros(matrix.shape[0], dtype=np.int32)
         return self._pose(examples, np.zeros((m, m)), 0.0, allowed)
 
     def _allows(self: Any, labels: Array, offsets: Array) -> bool:
@@ -180,8 +178,7 @@ class ChainModel:
             rest = [i for i in range(len(X)) if i not in empty]
             known = None if allowed is None else [allowed[i] for i in rest]
             others = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())
-            none = self.classes_[:0]
-            return Labels(none if i in empty else next(others) for i in range(len(X)))
+            return Labels(self.classes_[:0] if i in empty else next(others) for i in range(len(X)))
         problem = self._prepare(X, lengths, allowed)
         labels = self.classes_[self._decode(problem)]
         found = [labels[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]

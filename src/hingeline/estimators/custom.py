@@ -131,8 +131,7 @@ class SSVM(BaseSSVM, BaseModel):
         return [self.structure.unpack(self._decode(x)) for x in X]
 
     def _decode(self, x: Any) -> Array:
-        nothing = np.empty(0, dtype=np.int32)
-        found = self.structure.decode(x, self.weights_, nothing, 0.0)
+        found = self.structure.decode(x, self.weights_, np.empty(0, dtype=np.int32), 0.0)
         return np.asarray(found, dtype=np.int32)
 
     def decision_function(self, X: Any) -> Array:

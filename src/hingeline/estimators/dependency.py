@@ -270,8 +270,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
 
 def read_trees(y: Any, offsets: Array) -> tuple[Array, list[Any]]:
     """Heads (1, 2, … within a sentence, 0 for the root) and labels of all words, checked."""
-    text = f"y must be a list of trees, got {type(y).__name__}."
-    require(hasattr(y, "__len__"), text, TypeError)
+    require(hasattr(y, "__len__"), f"y must be a list of trees, got {type(y).__name__}.", TypeError)
     n = len(offsets) - 1
     require(len(y) == n, f"X has {n} sentences and y has {len(y)} trees: they must agree.")
     heads, labels = np.empty(offsets[-1], dtype=np.int64), []

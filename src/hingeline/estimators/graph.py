@@ -305,8 +305,7 @@ class GraphModel:
         states, bounds, scores, exact = self._decode(problem)
         if settle:
             for i in np.flatnonzero(~exact).tolist():
-                scored = graph.score_graph(problem, i, self.weights_, 0.0)
-                bounds[i], y = map_milp(scored)
+                bounds[i], y = map_milp(graph.score_graph(problem, i, self.weights_, 0.0))
                 states[problem.node_offset[i] : problem.node_offset[i + 1]] = y
                 scores[i], exact[i] = bounds[i], True
         return Decoded(self._as_output(problem, states), scores, bounds, exact)
@@ -337,8 +336,7 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
     one = isinstance(X, Graph)
     checks.require(not one, "X is one Graph: pass a list of graphs, [graph].", TypeError)
     fine = isinstance(X, (Sequence, np.ndarray)) and not isinstance(X, (str, bytes))
-    text = f"X must be a list of hingeline.Graph, got {type(X).__name__}."
-    checks.require(fine, text, TypeError)
+    checks.require(fine, f"X must be a list of hingeline.Graph, got {type(X).__name__}.", TypeError)
     checks.require(len(X) > 0, "X is empty: there are no graphs.")
     kinds = zip(("node", "edge"), fitted, strict=False)
     known = {kind: (width, f"the model was fitted with {width}") for kind, width in kinds}
@@ -429,8 +427,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         flat = [label for own in labels for label in own]
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
-        cost = checks.weigh_costs(self, numbers)
-        self._fit_graphs(self._make(graphs, numbers, cost), weights)
+        self._fit_graphs(self._make(graphs, numbers, checks.weigh_costs(self, numbers)), weights)
         return self
 
     def _drop_void(

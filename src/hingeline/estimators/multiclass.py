@@ -197,5 +197,4 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
 
     def predict(self, X: Any) -> Array:
         """Labels of the highest score."""
-        best = np.argmax(self._scores(X), axis=1)
-        return np.asarray(self.classes_[best])
+        return np.asarray(self.classes_[np.argmax(self._scores(X), axis=1)])

@@ -268,8 +268,7 @@ def choose_nu(
 
     def fit(nu: float) -> None:
         apart = [abs(np.log(nu / trial.nu)) for trial in trials]
-        start = duals[int(np.argmin(apart))] if duals else None
-        result, dual, solver = search.solve(start, nu=nu)
+        result, dual, solver = search.solve(duals[int(np.argmin(apart))] if duals else None, nu=nu)
         rho, risks, C = float(solver._best_rho), [highest] * 2, float("inf")
         if rho > 0.0:
             risks = [search.judge.look(result.weights, at).risk for at in (0.0, rho)]

@@ -215,8 +215,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         self.check_parameters()
         encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
         self.scheme_, first, stop, kinds = self._read_outputs(y, offsets, lengths)
-        inside = int((stop - first).sum())
-        every = kinds if inside == offsets[-1] else [*kinds, OUTSIDE]
+        every = kinds if int((stop - first).sum()) == offsets[-1] else [*kinds, OUTSIDE]
         self.classes_, index = reading.find_classes(every)
         self.encoder_, self.n_features_in_ = encoder, matrix.shape[1]
         kind = reading.number_labels(kinds, index).astype(np.int64)
@@ -294,8 +293,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         """New sequences as the kernels of prediction want them."""
         matrix, offsets = self._read_tokens(X, lengths)
         segments = None if self.segment_encoder_ is None else self.segment_encoder_.transform(X)
-        nothing = np.zeros(matrix.shape[0], dtype=np.int32)
-        examples = self._with_constant(matrix), offsets, nothing
+        examples = self._with_constant(matrix), offsets, np.zeros(matrix.shape[0], dtype=np.int32)
         return self._pose(examples, segments, np.ones(len(self.classes_)), 0.0)
 
     def _cut(self, numbers: Array, offsets: Array) -> list[list[Span]]:

@@ -211,8 +211,7 @@ def save(
     arrays["history"] = np.array(model.history_, dtype=np.float64).reshape(-1, len(fields))
     header["versions"] = versions()
     header["metadata"] = dict(metadata or {})
-    size = write_model(path, header, arrays)
-    return {"bytes": size, **header["weights"], "left_out": left_out}
+    return {"bytes": write_model(path, header, arrays), **header["weights"], "left_out": left_out}
 
 
 def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, Any], list[str]]:

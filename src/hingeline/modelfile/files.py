@@ -275,8 +275,7 @@ def _open(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
 
 def _fill(file: BufferedReader, content: memoryview) -> None:
     """Read exactly as many bytes as ``content`` has."""
-    whole = file.readinto(content) == len(content)
-    _demand(whole, "became shorter while it was read: try again.")
+    _demand(file.readinto(content) == len(content), "became shorter while it was read: try again.")
 
 
 def _read_table(file: BufferedReader) -> tuple[Any, dict[str, TensorInfo], dict[str, str], int]:

@@ -171,8 +171,7 @@ def _weights(
         while True:
             body, _, weight = text.rpartition(": ")
             hits = _splits(body, sources, labels, longest)
-            following = lines.peek()
-            if hits or following is None or lines.at - first >= _MOST_LINES:
+            if hits or lines.peek() is None or lines.at - first >= _MOST_LINES:
                 break
             text += "\n" + lines.take()
         reason = "is ambiguous" if hits else "names nothing listed above"

@@ -129,8 +129,7 @@ def find_best_labels(problem: ChainProblem, first: int, w: Array, workers: Worke
     """Labels without loss and constraints, (8), of the sequences from number ``first`` on."""
     n = len(problem.offsets) - 1
     y = np.empty(problem.offsets[-1], dtype=np.int32)
-    values = np.empty(n)
-    workers.over(np.arange(first, n), decode_all, problem, PART, w, y, values)
+    workers.over(np.arange(first, n), decode_all, problem, PART, w, y, np.empty(n))
     return y[problem.offsets[first] :].copy()
 
 
@@ -387,8 +386,7 @@ def switch_labels(
             sequences = rng.permutation(n)
             places = rng.integers(0, np.repeat(lengths, lengths))
             candidates = rng.integers(0, max(problem.n_labels - 1, 1), len(places))
-        limit = most - switches
-        found = int(sweep_labels(*known, sequences, limit, places, candidates, labels))
+        found = int(sweep_labels(*known, sequences, most - switches, places, candidates, labels))
         switches += found
         if not found or switches >= most:
             break
@@ -587,5 +585,4 @@ class Annealing:
 def choose_by_violations(steps: Sequence[AnnealingStep]) -> int:
     """The first step that removes 98 % of the violations that any does, of plain predictions."""
     costs = np.array([step.violations for step in steps])
-    reach = costs.min() + 0.02 * (costs[0] - costs.min())
-    return int(np.argmax(costs <= reach))
+    return int(np.argmax(costs <= costs.min() + 0.02 * (costs[0] - costs.min())))

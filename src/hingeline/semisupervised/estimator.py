@@ -430,15 +430,13 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if not constrained:
             return self.base_.predict(X, lengths, allowed)
         problem = self.base_._prepare(X, lengths, allowed)
-        everyone = np.arange(len(problem.offsets) - 1)
-        seen = find_words(X, words, everyone, problem.offsets)
+        seen = find_words(X, words, np.arange(len(problem.offsets) - 1), problem.offsets)
         rules = as_constraints(getattr(self, "constraints_", self.constraints))
         rules = [rule for rule in rules if isinstance(rule, InstanceConstraint)]
         penalties = Penalties(rules, seen, self.classes_.tolist(), unknown="ignore")
         with Workers(checks.effective_n_jobs(self.base_.n_jobs), 0) as workers:
             search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
-            numbers = search.find()
-        return np.split(self.classes_[numbers], problem.offsets[1:-1])
+            return np.split(self.classes_[search.find()], problem.offsets[1:-1])
 
     def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
         """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.

@@ -152,8 +152,7 @@ def restore_planes(
 ) -> WorkingSet:
     """A working set from what :func:`list_planes` returned: everything else is computed anew."""
     ws = blocks.empty_working_set(compiled.lengths, np.maximum(used, 1))
-    scratch = np.zeros(compiled.scratch_size)
-    if not insert_all(compiled.problem, form, ws, used, y, scratch):
+    if not insert_all(compiled.problem, form, ws, used, y, np.zeros(compiled.scratch_size)):
         raise ValueError("a plane of the stored state is there twice, or is not a plane")
     slots = blocks.spread(ws.slot, ws.used)
     ws.alpha[slots] = mass
@@ -280,8 +279,7 @@ class StoredState:
         self._check_feasible(model)
         sizes = {"labels": self.lengths, "y": np.repeat(self.lengths, self.arrays["used"])}
         for name, counts in sizes.items() if chain else ():
-            ends = np.concatenate([[0], np.cumsum(counts)])
-            allowed = model._allows(self.arrays[name], ends)
+            allowed = model._allows(self.arrays[name], np.concatenate([[0], np.cumsum(counts)]))
             require(allowed, "the state has outputs that the scheme forbids")
 
     def _check_rows(self, n_features: int, n_labels: int) -> None:
@@ -342,8 +340,7 @@ class StoredState:
     def restore(self, model: Any) -> DualMemory:
         """The dual state, for ``partial_fit`` and ``forget`` to go on with."""
         rows = self.arrays
-        matrix = model._with_constant(self.rows)
-        problem = model._make(matrix, rows.get("offsets"), rows["labels"])
+        problem = model._make(model._with_constant(self.rows), rows.get("offsets"), rows["labels"])
         compiled, form = model._compile(problem), self.formulation(model)
         parts = (rows[name] for name in ("used", "y", "mass", "drift"))
         planes = restore_planes(compiled, form, *parts)

@@ -137,8 +137,7 @@ class Stream:
                 self.live = None
                 self._shrink(memory - len(weights))
         text = "the scheme has changed, which passes= cannot follow"
-        fine = passes is None or not afresh
-        require(fine, f"{text}: call partial_fit once without passes=.")
+        require(passes is None or not afresh, f"{text}: call partial_fit once without passes=.")
         examples, whole = (self.owner._with_constant(examples[0]), *examples[1:]), None
         if passes is not None and (memory is None or not self.blocks):
             self._visit_new(examples, weights, passes)
@@ -349,9 +348,8 @@ class Stream:
     def _pose(self, block: DualMemory, live: LiveWeights) -> None:
         """Pose the problem of a block anew where the weights have grown."""
         owner, problem = self.owner, block.compiled.problem
-        width = live.n_columns + bool(owner.fit_intercept)
         sizes = (problem.n_features, problem.n_labels, problem.stride)
-        if sizes != (width, live.n_labels, live.stride):
+        if sizes != (live.n_columns + bool(owner.fit_intercept), live.n_labels, live.stride):
             examples = self._stack([store.examples_of(problem)], live.n_columns)
             block.compiled = without_tables(owner._compile(owner._make(*examples, live.stride)))
 
