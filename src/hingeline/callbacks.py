@@ -61,8 +61,7 @@ class EarlyStopping:
         if not self.scores_ or score > max(self.scores_):
             self._best = weights
         self.scores_.append(score)
-        since = len(self.scores_) - 1 - int(np.argmax(self.scores_))
-        if since >= self.patience:
+        if len(self.scores_) - 1 - int(np.argmax(self.scores_)) >= self.patience:
             told = f"the held-out score has not improved for {self.patience} passes"
             state.stop(f"{told} (best {max(self.scores_):.4f})", self._best)
 
@@ -112,9 +111,7 @@ class Checkpoint:
 
     def begin(self, identity: dict[str, Any], restore: Callable[[Any], None]) -> bool:
         """Before the first pass: whether the fit goes on from the file."""
-        self._identity = identity
-        self._written = time.monotonic()
-        self.resumed_ = 0
+        self._identity, self._written, self.resumed_ = identity, time.monotonic(), 0
         if not self.resume or not self.path.exists():
             return False
         header, arrays = read_model(self.path)

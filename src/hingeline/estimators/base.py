@@ -183,11 +183,9 @@ class BaseModel(BaseEstimator):
             whole, found = found, whole
         self.primal_objective_, self.duality_gap_ = whole
         self.restricted_objective_, self.restricted_gap_ = found
-        self.dual_objective_ = result.dual
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
+        self.dual_objective_, self.n_iter_ = result.dual, result.n_iter
         self.oracle_exact_, self.oracle_bounds_ = result.exact, result.bounded
-        self.stop_reason_ = result.stop_reason
+        self.converged_, self.stop_reason_ = result.converged, result.stop_reason
         self.history_ = History(result.history)
         self.__dict__.update(result.findings)
 
@@ -210,8 +208,7 @@ class BaseModel(BaseEstimator):
         """Say that the weights are not those of a certified run."""
         self.primal_objective_ = self.duality_gap_ = math.nan
         self.restricted_objective_ = self.restricted_gap_ = math.nan
-        self.converged_ = False
-        self.stop_reason_ = reason
+        self.converged_, self.stop_reason_ = False, reason
 
     def _check_values(self) -> None:
         """Check what a prediction needs."""

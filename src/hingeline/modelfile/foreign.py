@@ -100,8 +100,7 @@ def import_crfsuite(source: str | os.PathLike[str]) -> ChainSSVM:
     transition = _weights(lines, "TRANSITIONS", "1", labels, labels)
     emission = _weights(lines, "STATE_FEATURES", "0", attributes, labels)
     model = ChainSSVM(fit_intercept=False, boundary=False)
-    model.classes_ = np.array(list(labels))
-    model.n_features_in_ = len(attributes)
+    model.classes_, model.n_features_in_ = np.array(list(labels)), len(attributes)
     model.encoder_ = encoder_class("DictEncoder").from_vocabulary(list(attributes))
     model.encoder_.set_params(dtype=np.float64)  # which CRFsuite computes in
     model.scheme_ = None
@@ -224,8 +223,7 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
         first_vector = table[:, :1] / (2 if n_vectors == 1 else 1)
         table = np.hstack([-first_vector, first_vector])
     model = MulticlassSSVM(fit_intercept=bias >= 0)
-    model.classes_ = np.array(labels)
-    model.n_features_in_ = n_features
+    model.classes_, model.n_features_in_ = np.array(labels), n_features
     blocks = {"coef": table[:n_features]}
     if bias >= 0:
         blocks["intercept"] = bias * table[n_features:]

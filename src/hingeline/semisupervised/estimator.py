@@ -198,10 +198,8 @@ class FewLabelsEstimator(BaseEstimator):
 
     def _keep(self, model: Any, chosen: int) -> None:
         """Take a fitted model, that of the chosen step."""
-        self.base_ = model
-        self.classes_ = model.classes_
-        self.n_features_in_ = model.n_features_in_
-        self.selected_ = chosen
+        self.base_, self.selected_ = model, chosen
+        self.classes_, self.n_features_in_ = model.classes_, model.n_features_in_
 
     @property
     def weights_(self) -> Array:
@@ -387,10 +385,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
 
     def _choose(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
         self._keep(model, chosen)
-        self.steps_ = steps
-        self.primal_objective_ = steps[chosen].objective
-        self.duality_gap_ = math.nan
-        self.stop_reason_ = NO_GAP
+        self.steps_, self.stop_reason_ = steps, NO_GAP
+        self.primal_objective_, self.duality_gap_ = steps[chosen].objective, math.nan
 
     def with_step(self, step: int) -> Any:
         """A copy that predicts with the weights of another step, without a certificate."""
@@ -458,8 +454,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         stored = copy(self.base_)  # its certificate is that of another problem
         stored.primal_objective_ = self.primal_objective_
         stored.dual_objective_ = stored.duality_gap_ = math.nan
-        stored.history_ = []
-        stored.stop_reason_ = NO_GAP
+        stored.history_, stored.stop_reason_ = [], NO_GAP
         return stored.save(path, metadata=both, **options)
 
     @classmethod

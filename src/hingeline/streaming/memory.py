@@ -267,8 +267,7 @@ class StoredState:
         chain = "transition" in model._layout
         names = {name for name in _TYPES if chain or name != "offsets"}
         require(set(arrays) == names, "the arrays of the state are not those it needs")
-        self.arrays = dict(arrays)
-        self.weights = arrays["weights"]
+        self.arrays, self.weights = dict(arrays), arrays["weights"]
         for name, array in arrays.items():
             fine = array.ndim == 1 and array.dtype.name in _TYPES[name]
             require(fine, f"array {name!r} of the state has a wrong shape or dtype")
