@@ -31,9 +31,8 @@ def has_spans(y: Any) -> bool:
     """Whether outputs are lists of spans, not one tag per token."""
     kinds = list, tuple
     rows = [row for row in y if isinstance(row, kinds)] if isinstance(y, kinds) else []
-    if any(isinstance(item, kinds) for row in rows for item in row):
-        return True
-    return bool(rows) and len(rows) == len(y) and not any(rows)
+    found = any(isinstance(item, kinds) for row in rows for item in row)
+    return found or (bool(rows) and len(rows) == len(y) and not any(rows))
 
 
 def stack_spans(y: Any, offsets: Array) -> tuple[Array, Array, list[Any]]:

@@ -481,10 +481,7 @@ class Annealing:
         self._plain = NO_LABELS  # predictions of the step before
 
     def run(self, schedule: Sequence[float] | None) -> Rounds:
-        """The labelled sequences alone, then every C_u of the schedule.
-
-        An interruption ends it; the steps that are complete are kept.
-        """
+        """The labelled sequences alone, then every C_u of the schedule, until interrupted."""
         if schedule is None:
             schedule = [price * (self.data.n - self.data.first) for price in PRICES]
         path = Rounds(AnnealingStep, self.data.model, self.dev)

@@ -340,9 +340,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         fine = self.select != "dev" or dev is not None
         require(fine, "select='dev' needs development data: fit(X, y, dev=(X_dev, y_dev)).")
 
-    @property
-    def _schedule(self) -> Sequence[float] | None:
-        return (self.C_u,) if isinstance(self.C_u, (int, float)) else self.C_u
+    _schedule = property(lambda s: (s.C_u,) if isinstance(s.C_u, (int, float)) else s.C_u)
 
     def _learn(self, data: PartlyLabelled, dev: Any) -> None:
         model = data.model

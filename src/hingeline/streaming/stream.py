@@ -51,11 +51,7 @@ CARRY_OVER = "call partial_fit once without passes=, which carries them over."
 
 
 class Stream:
-    """Examples, multipliers and weights that an estimator keeps between calls.
-
-    The multipliers of the owner's last fit, if it kept any, or those of the file that it was
-    loaded from are the first block.
-    """
+    """Examples, multipliers and weights that an estimator keeps between calls."""
 
     def __init__(self, owner: Any) -> None:
         self.owner = owner
