@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 from typing import Any, NoReturn
 
 import numpy as np
@@ -176,7 +175,8 @@ def _weights(
         reason = "is ambiguous" if hits else "names nothing listed above"
         entry = f"entry {line.strip()[:60]!r} of {section}"
         lines.demand(len(hits) == 1, f"{entry} {reason}.", first)
-        lines.demand(hits[0] not in found, f"this entry of {section} occurs twice.", first)
+        if hits[0] in found:
+            lines.fail(f"this entry of {section} occurs twice.", first)
         found[hits[0]] = lines.weight(weight)
     size = len(sources) * len(labels)
     what = f"{len(sources)} names with {len(labels)} labels need {size / 2**27:.0f} GB for"
@@ -189,10 +189,16 @@ def _weights(
 
 def _splits(body: str, sources: dict[str, int], labels: dict[str, int], longest: int) -> list[int]:
     """Places in the table of all readings of ``source --> label``: both may contain arrows."""
-    near = re.compile(f"(?={_ARROW})").finditer(body, max(0, len(body) - longest - len(_ARROW)))
-    ends = [(match.start(), match.start() + len(_ARROW)) for match in near]
-    found = [(sources.get(body[:lo]), labels.get(body[hi:])) for lo, hi in ends]
-    return [s * len(labels) + k for s, k in found if s is not None and k is not None]
+    found = []
+    at = body.rfind(_ARROW)
+    while at >= 0 and len(body) - at - len(_ARROW) <= longest:
+        label = labels.get(body[at + len(_ARROW) :])
+        if label is not None:
+            source = sources.get(body[:at])
+            if source is not None:
+                found.append(source * len(labels) + label)
+        at = body.rfind(_ARROW, 0, at + len(_ARROW) - 1)
+    return found
 
 
 def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
@@ -207,15 +213,24 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
     """
     lines = Lines(source, "a text model of LIBLINEAR")
     labels, n_features, bias, n_vectors = _liblinear_header(lines)
-    rows = []
+    rows: list[list[str]] = []
+    first = lines.at
     for _ in range(n_features + (bias >= 0)):
         row = lines.take().split()
         lines.demand(len(row) == n_vectors, f"expected {n_vectors} weights, got {len(row)}.")
-        rows.append([lines.weight(word) for word in row])
+        rows.append(row)
     while lines.peek() is not None:
         line = lines.take()
         lines.demand(not line.strip(), f"the model should end before this line, got {line[:40]!r}.")
-    table = np.array(rows).reshape(len(rows), n_vectors)
+    try:
+        table = np.array(rows, dtype=np.float64).reshape(len(rows), n_vectors)
+        if not np.isfinite(table).all():
+            raise ValueError
+    except ValueError:
+        for lines.at, row in enumerate(rows, first + 1):
+            for word in row:
+                lines.weight(word)
+        raise
     if len(labels) == 2:
         # LIBLINEAR looks at the first vector only: where it is positive the first label wins,
         # and the second wins ties. Of MCSVM_CS the other vector is its negative.
