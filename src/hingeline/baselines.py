@@ -39,10 +39,10 @@ class BaselineRound(NamedTuple):
 
 
 class Baseline(FewLabelsEstimator):
-    """The fit around a method, which subclasses run."""
+    """The fit around a method, ``_run(data, penalties, rounds, workers)`` of the subclass."""
 
-    #: Why a method cannot use Python predicates.
-    _no_predicates: ClassVar[str]
+    _run: ClassVar[Any]
+    _no_predicates: ClassVar[str]  # why a method cannot use Python predicates
 
     def _learn(self, data: PartlyLabelled, dev: Any) -> None:
         model = data.model
@@ -50,8 +50,7 @@ class Baseline(FewLabelsEstimator):
         require(data.first < data.n, f"{text}, or fit {type(model).__name__} itself.")
         penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
         text = f"{type(self).__name__} cannot use Python predicates, which {self._no_predicates}"
-        none = not penalties.predicates
-        require(none, f"{text}: leave them out, or use SemiSupervisedSSVM.")
+        require(not penalties.predicates, f"{text}: leave them out, or use SemiSupervisedSSVM.")
         rounds = Rounds(BaselineRound, model, dev)
         with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
             self._run(data, penalties, rounds, workers)
@@ -62,11 +61,6 @@ class Baseline(FewLabelsEstimator):
         self.transduction_ = data.restore_order(rounds.labels[chosen])
         self.rounds_ = rounds.steps
         self.round_weights_ = [result.weights for result in rounds.results]
-
-    def _run(
-        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
-    ) -> None:
-        raise NotImplementedError
 
     @property
     def round_models_(self) -> list[Any]:
@@ -276,12 +270,13 @@ class Relaxation:
         self._costs = np.stack([self._widen(compiled.unary), starts])
         self.left_out: list[str] = []
         self._matrices: list[Any] = [sp.csr_array((0, self._costs.size))]
-        self.bound = self.cap = self.curve = np.zeros(0)
+        self._limits: list[tuple[float, float, float]] = []
         self._add_sequences()
         for c in range(len(compiled.corpus_kind)):
             self._add_corpus(c)
         self._matrix = sp.vstack(self._matrices).tocsr()
-        self.n = len(self.bound)
+        limits = np.array(self._limits, dtype=np.float64).reshape(-1, 3)
+        self.n, (self.bound, self.cap, self.curve) = len(limits), limits.T.copy()
 
     def prices(self, multipliers: Array) -> tuple[Array, Array]:
         """Costs (N, stride) of labels at a token, and of a segment that starts there."""
@@ -317,9 +312,7 @@ class Relaxation:
         rows = sp.csr_array(sign * matrix)
         both = [rows, sp.csr_array(rows.shape)]
         self._matrices.append(sp.hstack(both[::-1] if of_starts else both))
-        for name, value in (("bound", sign * bound), ("cap", cap), ("curve", curve)):
-            more = np.full(rows.shape[0], value, dtype=np.float64)
-            setattr(self, name, np.concatenate([getattr(self, name), more]))
+        self._limits += [(sign * bound, cap, curve)] * rows.shape[0]
 
     def _add_sequences(self) -> None:
         compiled = self.compiled
@@ -339,8 +332,7 @@ class Relaxation:
 
     def _add_counts(self, table: Array, of_starts: bool) -> None:
         """Bounds on numbers in every sequence, read off the costs of each number."""
-        tokens = np.arange(self.n_tokens)
-        sums = sp.csr_array((np.ones(self.n_tokens), tokens, self.offsets))
+        sums = sp.csr_array((np.ones(self.n_tokens), np.arange(self.n_tokens), self.offsets))
         for g, costs in enumerate(table):
             free = np.flatnonzero(costs == 0.0)
             if not costs.any() or not len(free):
@@ -418,41 +410,32 @@ def project(
     scaled.reshape(-1, problem.stride)[:, problem.n_labels :] = 0.0
     first = problem.offsets[:-1]
 
-    def scores(multipliers: Array) -> tuple[Array, Array]:
-        unary, start_cost = relaxation.prices(multipliers)
-        unary[first] += start_cost[first]  # a first label always starts a segment
-        return unary / -T, start_cost / -T
+    def look(multipliers: Array) -> tuple[Array, Array, Array, Array, float]:
+        """Scores of labels and of starts, their probabilities, and the negated dual."""
+        unary, enter = relaxation.prices(multipliers)
+        unary[first] += enter[first]  # a first label always starts a segment
+        unary, enter = unary / -T, enter / -T
+        log_z, nodes, stays = expectations.marginals(scaled, unary, enter)
+        value = relaxation.conjugate(multipliers)[0] + T * float(log_z.sum())
+        return unary, enter, nodes, nodes - stays, value
 
     def dual(multipliers: Array) -> tuple[float, Array]:
-        """Negated, so that it is to be minimised."""
-        unary, enter = scores(multipliers)
-        log_z, nodes, stays = expectations.marginals(scaled, unary, enter)
-        expected = relaxation.expected(nodes, nodes - stays)
-        value, slope = relaxation.conjugate(multipliers)
-        return value + T * float(log_z.sum()), slope - expected
+        *_, nodes, starts, value = look(multipliers)
+        return value, relaxation.conjugate(multipliers)[1] - relaxation.expected(nodes, starts)
 
     multipliers = np.zeros(relaxation.n) if start is None else np.array(start)
     if relaxation.n:
-        found = minimize(
-            dual,
-            multipliers,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=Bounds(0.0, relaxation.cap),
-            options={"maxfun": max_passes, "maxiter": max_passes, "gtol": tol, "ftol": 1e-12},
-        )
-        multipliers = found.x
-    unary, enter = scores(multipliers)
-    log_z, nodes, stays = expectations.marginals(scaled, unary, enter)
-    starts = nodes - stays
+        limits = {"maxfun": max_passes, "maxiter": max_passes, "gtol": tol, "ftol": 1e-12}
+        known: Any = {"jac": True, "method": "L-BFGS-B", "bounds": Bounds(0.0, relaxation.cap)}
+        multipliers = minimize(dual, multipliers, **known, options=limits).x
+    unary, enter, nodes, starts, value = look(multipliers)
     costs, start_costs = relaxation.prices(np.zeros(relaxation.n))
     linear = float((nodes * costs).sum() + (starts * start_costs).sum())
     if relaxation.pair.any():
         moved = expectations.features(scaled, np.ones(expectations.n), unary, enter)[1]
         linear += float((transitions.padded(moved) * relaxation.pair).sum())
-    value = -(relaxation.conjugate(multipliers)[0] + T * float(log_z.sum()))
     penalty = linear + relaxation.penalty(relaxation.expected(nodes, starts))
-    return SoftLabels(scaled, unary, enter, multipliers, value, nodes, penalty)
+    return SoftLabels(scaled, unary, enter, multipliers, -value, nodes, penalty)
 
 
 @dataclass(eq=False, repr=False)
@@ -497,8 +480,7 @@ class PosteriorRegularization(Baseline):
         weights, temperatures = self._schedule()
         require(len(temperatures) > 0, "temperatures is empty: give at least one.")
         text = f"unlabelled_weight has {len(weights)} values for {len(temperatures)} temperatures"
-        fits = len(weights) == len(temperatures)
-        require(fits, f"{text}: give one for each, or a number.")
+        require(len(weights) == len(temperatures), f"{text}: give one for each, or a number.")
         for k, pair in enumerate(zip(weights, temperatures, strict=True)):
             positive("unlabelled_weight", pair[0])
             positive(f"temperatures[{k}]", pair[1])
@@ -512,23 +494,41 @@ class PosteriorRegularization(Baseline):
     def _run(
         self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
     ) -> None:
-        task = _Task(data, penalties, workers, int(self.max_passes))
-        self.left_out_ = task.relaxation.left_out
-        result = minimise_log_loss(task.labelled, task.weights, task.observed, **task.limits)
-        soft: SoftLabels | None = None
+        C = float(data.model.C)
+        limits: Any = {"tol": float(data.model.tol), "max_iter": int(data.model.max_iter)}
+        parts = (0, data.first), (data.first, data.n), (0, data.n)
+        problems = (data.make_problem(lo, hi) for lo, hi in parts)
+        known, unknown, everyone = (ChainExpectations(p, workers) for p in problems)
+        weights = C * data.weights
+        observed = observed_features(known.problem, weights)
+        relaxation = Relaxation(penalties.compiled, unknown.problem.stride)
+        self.left_out_ = relaxation.left_out
+
+        def find(w: Array, before: Any, T: float, c_u: float) -> tuple[SoftLabels, float, Array]:
+            """Distributions for weights, the objective of both, and the most probable labels."""
+            start = None if before is None else before.multipliers
+            most = int(self.max_passes)
+            soft = project(unknown, relaxation, w, T, start=start, max_passes=most)
+            fit = float(weights @ known.features(w, weights)[0]) - float(w @ observed)
+            # The dual value, below by a gap, stands for the distributions' own.
+            free = float(unknown.marginals(w)[0].sum()) + soft.value
+            labels = soft.nodes[:, : unknown.problem.n_labels].argmax(axis=1).astype(np.int32)
+            return soft, 0.5 * float(w @ w) + fit + c_u * free, labels
+
+        result, soft = minimise_log_loss(known, weights, observed, **limits), None
         for weight, T in zip(*self._schedule(), strict=True):
-            task.c_u = float(data.model.C) * float(weight)
-            soft = task.project(result.weights, float(T), soft)
-            before = task.objective(result.weights, soft)
+            T, c_u = float(T), C * float(weight)
+            soft, before, labels = find(result.weights, soft, T, c_u)
             if not rounds.steps:
-                rounds.add(result, task.find_best_labels(soft), objective=before)
+                rounds.add(result, labels, objective=before)
+            ones = np.full(unknown.n, c_u)
+            both = np.concatenate([weights, ones])
             for _ in range(int(self.max_rounds)):
-                result = task.learn(soft, result.weights)
-                learned_from = soft
-                soft = task.project(result.weights, float(T), soft)
-                objective = task.objective(result.weights, soft)
-                found = {"objective": objective, "penalty": learned_from.penalty}
-                rounds.add(result, task.find_best_labels(soft), temperature=float(T), **found)
+                expected = unknown.features(soft.weights, ones, soft.unary, soft.enter)[1]
+                target, start, paid = observed + expected, result.weights, soft.penalty
+                result = minimise_log_loss(everyone, both, target, start=start, **limits)
+                soft, objective, labels = find(result.weights, soft, T, c_u)
+                rounds.add(result, labels, temperature=T, objective=objective, penalty=paid)
                 if before - objective <= float(self.tol) * abs(before):
                     break
                 before = objective
@@ -554,44 +554,3 @@ class DASO(PosteriorRegularization):
     temperatures: Sequence[float] = TEMPERATURES
     unlabelled_weight: float | Sequence[float] = 1.0
     max_rounds: int = 5
-
-
-class _Task:
-    """Both halves of an alternation: distributions for weights, and weights for distributions."""
-
-    def __init__(
-        self, data: PartlyLabelled, penalties: Penalties, workers: Workers, max_passes: int
-    ) -> None:
-        model = data.model
-        labelled = data.make_problem(0, data.first)
-        self.labelled = ChainExpectations(labelled, workers)
-        self.unlabelled = ChainExpectations(data.make_problem(data.first, data.n), workers)
-        self.all = ChainExpectations(data.make_problem(0, data.n), workers)
-        self.weights = float(model.C) * data.weights
-        self.c_u = 0.0  # weight of an unlabelled sequence, set for each temperature
-        self.observed = observed_features(labelled, self.weights)
-        self.relaxation = Relaxation(penalties.compiled, self.unlabelled.problem.stride)
-        self.limits: Any = {"tol": float(model.tol), "max_iter": int(model.max_iter)}
-        self.max_passes = max_passes
-
-    def project(self, w: Array, T: float, before: SoftLabels | None) -> SoftLabels:
-        start = None if before is None else before.multipliers
-        known, most = (self.unlabelled, self.relaxation), self.max_passes
-        return project(*known, w, T, start=start, max_passes=most)
-
-    def learn(self, soft: SoftLabels, before: Array) -> Result:
-        ones = np.full(self.unlabelled.n, self.c_u)
-        expected = self.unlabelled.features(soft.weights, ones, soft.unary, soft.enter)[1]
-        weights, target = np.concatenate([self.weights, ones]), self.observed + expected
-        return minimise_log_loss(self.all, weights, target, start=before, **self.limits)
-
-    def objective(self, w: Array, soft: SoftLabels) -> float:
-        """What is minimised; the dual value, below by a gap, stands for the distributions'."""
-        log_z = self.labelled.features(w, self.weights)[0]
-        fit = float(self.weights @ log_z) - float(w @ self.observed)
-        free = self.unlabelled.marginals(w)[0]
-        return 0.5 * float(w @ w) + fit + self.c_u * (float(free.sum()) + soft.value)
-
-    def find_best_labels(self, soft: SoftLabels) -> Array:
-        """The most probable label of every unlabelled token."""
-        return soft.nodes[:, : self.unlabelled.problem.n_labels].argmax(axis=1).astype(np.int32)

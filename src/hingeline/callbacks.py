@@ -61,13 +61,9 @@ class EarlyStopping:
         if not self.scores_ or score > max(self.scores_):
             self._best = weights
         self.scores_.append(score)
-        since = len(self.scores_) - 1 - int(np.argmax(self.scores_))
-        if since >= self.patience:
-            state.stop(
-                f"the held-out score has not improved for {self.patience} passes "
-                f"(best {max(self.scores_):.4f})",
-                self._best,
-            )
+        if len(self.scores_) - 1 - int(np.argmax(self.scores_)) >= self.patience:
+            told = f"the held-out score has not improved for {self.patience} passes"
+            state.stop(f"{told} (best {max(self.scores_):.4f})", self._best)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What a checkpoint keeps of it."""
@@ -115,9 +111,7 @@ class Checkpoint:
 
     def begin(self, identity: dict[str, Any], restore: Callable[[Any], None]) -> bool:
         """Before the first pass: whether the fit goes on from the file."""
-        self._identity = identity
-        self._written = time.monotonic()
-        self.resumed_ = 0
+        self._identity, self._written, self.resumed_ = identity, time.monotonic(), 0
         if not self.resume or not self.path.exists():
             return False
         header, arrays = read_model(self.path)
@@ -127,17 +121,15 @@ class Checkpoint:
         if before != identity:
             known = before if isinstance(before, dict) else {}
             other = [name for name in identity if known.get(name) != identity[name]]
-            raise ModelFileError(
-                f"{self.path} is the checkpoint of another fit (other {', '.join(other)}): resume "
-                "with the same data and parameters, or remove it to start afresh."
-            )
+            what = f"{self.path} is the checkpoint of another fit (other {', '.join(other)})"
+            how = "resume with the same data and parameters, or remove it to start afresh"
+            raise ModelFileError(f"{what}: {how}.")
         try:
             restore((header["state"], arrays))
             self.resumed_ = int(header["passes"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ModelFileError(
-                f"{self.path} cannot be used to go on: {error} Remove it to start afresh."
-            ) from None
+            what = f"{self.path} cannot be used to go on: {error}"
+            raise ModelFileError(f"{what} Remove it to start afresh.") from None
         return True
 
     def __call__(self, state: PassState) -> None:

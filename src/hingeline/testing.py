@@ -9,13 +9,8 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline.core import primitives as base
-from hingeline.structures.custom import (
-    Structure,
-    compile_problem,
-    find_loss,
-    is_compiled,
-    methods_of,
-)
+from hingeline.structures import custom
+from hingeline.structures.custom import Structure
 
 __all__ = ["check_structure"]
 
@@ -59,13 +54,13 @@ def check_structure(
     >>> from hingeline.testing import check_structure
     >>> check_structure(MyStructure(), X[:5], y[:5], outputs=all_outputs)  # doctest: +SKIP
     """
-    methods = {**methods_of(structure), "loss": find_loss(structure)}
+    methods = {**custom.methods_of(structure), "loss": custom.find_loss(structure)}
     if len(X) != len(y) or len(X) == 0:
         raise ValueError(f"X and y must have one length above 0, got {len(X)} and {len(y)}.")
-    if is_compiled(structure):
+    if custom.is_compiled(structure):
         X = [np.ascontiguousarray(x) for x in X]
     truths = [structure.pack(output) for output in y]
-    compiled = compile_problem(structure, X, truths)
+    compiled = custom.compile_problem(structure, X, truths)
     check = _Check(structure, methods, compiled, X, truths, tol)
     listing = outputs if outputs is not None else getattr(structure, "outputs", None)
     pools: list[list[Array]] = [
@@ -128,8 +123,7 @@ class _Check:
 
     def augment(self, i: int, y: Array, w: Array, scale: float) -> float:
         loss = self.loss(i, y)
-        if loss < 0.0:
-            self.expect(False, i, f"loss is negative ({loss}) for {y}")
+        self.expect(loss >= 0.0, i, f"loss is negative ({loss}) for {y}")
         return float(w @ self.feature(i, y)) + scale * loss
 
     def decode(self, i: int, w: Array, scale: float, pool: list[Array]) -> Array:

@@ -21,37 +21,31 @@ def moves_of(classes: Array, scheme: str | None) -> Valid | None:
     return None if scheme is None else _moves_of(tuple(classes.tolist()), scheme)
 
 
-def choose_scheme(scheme: Any, classes: Array, labels: Array, offsets: Array) -> str | None:
+def choose_scheme(
+    scheme: Any, classes: Array, labels: Array, offsets: Array, found: str | None = ""
+) -> str | None:
     """The scheme that decoding keeps to, after a look at the training labels.
 
-    ``scheme`` is None, "auto" or a name; ``labels`` are numbers into ``classes``.
+    ``scheme`` is None, "auto" or a name; ``labels`` are numbers into ``classes``; ``found`` is what
+    "auto" has found before, None included.
     """
-    if scheme is None:
+    name, auto = found, scheme == "auto"
+    if auto and found == "":
+        name = detect_from_arrays(classes.tolist(), labels, offsets)
+    elif not auto:
+        name = None if scheme is None else scheme_name(scheme)
+    if name is None:
         return None
-    if scheme == "auto":
-        found = detect_from_arrays(classes.tolist(), labels, offsets)
-        return keep_scheme(found, classes, labels, offsets)
-    name = scheme_name(scheme)
     try:
-        moves_of(classes, name)
+        wrong = first_invalid(name, classes, labels, offsets)
     except ValueError as error:
         raise ValueError(f"scheme={scheme!r} does not suit the labels: {error}") from None
-    wrong = first_invalid(name, classes, labels, offsets)
-    repair = f"hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"
-    require(wrong is None, f"{wrong} Repair the labels with {repair}, or pass scheme=None.")
-    return name
-
-
-def keep_scheme(scheme: str | None, classes: Array, labels: Array, offsets: Array) -> str | None:
-    """A scheme that was found, or None with a warning where labels break it."""
-    if scheme is None:
-        return None
-    wrong = first_invalid(scheme, classes, labels, offsets)
     if wrong is None:
-        return scheme
-    repair = f"hingeline.schemes.convert_scheme(y, {scheme!r}, {scheme!r})"
-    what = f"scheme='auto' found {scheme}, but {wrong} No scheme is enforced"
-    warn(f"{what}: repair the labels with {repair}, or pass scheme=None.")
+        return name
+    how = f"the labels with hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"
+    require(auto, f"{wrong} Repair {how}, or pass scheme=None.")
+    what = f"scheme='auto' found {name}, but {wrong} No scheme is enforced"
+    warn(f"{what}: repair {how}, or pass scheme=None.")
     return None
 
 
@@ -112,25 +106,23 @@ def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
         require(entry.shape == part.shape, f"{what}, expected (tokens, labels) = {part.shape}.")
         part[:] = entry
         return
-    if isinstance(entry, Mapping):
-        for t in entry:
-            if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or not 0 <= t < length:
-                what = f"allowed[{i}] names token {t!r}"
-                raise ValueError(f"{what}, but sequence {i} has the tokens 0 to {length - 1}.")
-    elif isinstance(entry, (Sequence, np.ndarray)) and not isinstance(entry, (str, bytes)):
+    if isinstance(entry, (Sequence, np.ndarray)) and not isinstance(entry, (str, bytes)):
         what = f"allowed[{i}] has {len(entry)} entries, but sequence {i} has {length} tokens"
         require(len(entry) == length, f"{what}: give one per token, or a dict of positions.")
         entry = dict(enumerate(entry))
-    else:
+    if not isinstance(entry, Mapping):
         what = f"allowed[{i}] must be None, a boolean array, a list with one entry per token or a"
         raise TypeError(f"{what} dict of positions, got {entry!r}.")
     for t, choice in entry.items():
+        if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or not 0 <= t < length:
+            what = f"allowed[{i}] names token {t!r}"
+            raise ValueError(f"{what}, but sequence {i} has the tokens 0 to {length - 1}.")
         if choice is not None:
             part[t] = False
             part[t, _numbers(choice, index, i, t)] = True
 
 
-def _numbers(choice: Any, index: dict[Any, int], i: int, t: int) -> list[int]:
+def _numbers(choice: Any, index: dict[Any, int], i: int, t: Any) -> list[int]:
     """Numbers of one label or of a collection of labels."""
     several = isinstance(choice, (AbstractSet, Sequence, np.ndarray))
     if isinstance(choice, (str, bytes)) or not several or _number(choice, index) is not None:

@@ -4,6 +4,7 @@ import math
 import re
 import time
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from html import escape
 from inspect import cleandoc, signature
@@ -68,8 +69,7 @@ def share_docs(cls: Class) -> Class:
             own.setdefault("", [head])
             for title, body in zip(parts[::2], parts[1::2], strict=True):
                 known = set().union(*map(_read_names, own.get(title, ())))
-                entries = re.split(r"\n(?=\S)", body)
-                for entry in entries:
+                for entry in re.split(r"\n(?=\S)", body):
                     names = _read_names(entry)
                     if not names & known and (title != "Parameters" or names <= parameters):
                         own.setdefault(title, []).append(entry)
@@ -183,14 +183,11 @@ class BaseModel(BaseEstimator):
             whole, found = found, whole
         self.primal_objective_, self.duality_gap_ = whole
         self.restricted_objective_, self.restricted_gap_ = found
-        self.dual_objective_ = result.dual
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
+        self.dual_objective_, self.n_iter_ = result.dual, result.n_iter
         self.oracle_exact_, self.oracle_bounds_ = result.exact, result.bounded
-        self.stop_reason_ = result.stop_reason
+        self.converged_, self.stop_reason_ = result.converged, result.stop_reason
         self.history_ = History(result.history)
-        for name, value in result.findings.items():
-            setattr(self, name, value)
+        self.__dict__.update(result.findings)
 
     def with_weights(self, weights: Array) -> Any:
         """A fitted copy that predicts with other flat weights, e.g. those a callback kept.
@@ -200,10 +197,7 @@ class BaseModel(BaseEstimator):
         check_is_fitted(self, "weights_")
         given, expected = np.shape(weights), np.shape(self.weights_)
         require(given == expected, f"weights has shape {given}, expected {expected}.")
-        other = type(self)(**self.get_params(deep=False))
-        for name, value in vars(self).items():
-            if name.endswith("_") and not name.startswith("_"):
-                setattr(other, name, value)
+        other = copy(self)
         other.weights_ = np.array(weights, dtype=np.float64)
         other._drop_certificate("weights were replaced")
         other.history_ = History()
@@ -214,8 +208,7 @@ class BaseModel(BaseEstimator):
         """Say that the weights are not those of a certified run."""
         self.primal_objective_ = self.duality_gap_ = math.nan
         self.restricted_objective_ = self.restricted_gap_ = math.nan
-        self.converged_ = False
-        self.stop_reason_ = reason
+        self.converged_, self.stop_reason_ = False, reason
 
     def _check_values(self) -> None:
         """Check what a prediction needs."""
@@ -490,10 +483,6 @@ class BaseSSVM:
         default = "all" if self._enumerable else "argmax"
         return {"violators": default if self.violators is None else self.violators}
 
-    def _compile(self, problem: Any) -> Compiled:
-        """The problem with what solvers need."""
-        raise NotImplementedError
-
     def _weigh(self, weights: Array, labels: Array) -> Array:
         """Weights of the examples with those of their classes."""
         return weights
@@ -526,9 +515,7 @@ class BaseSSVM:
         dual.weights, dual.settings = weights, self._settings()
         return dual
 
-    def _solve(
-        self, compiled: Compiled, weights: Array, start: DualMemory | None
-    ) -> tuple[Result, DualMemory]:
+    def _solve(self, compiled: Compiled, weights: Array, start: Any) -> tuple[Result, DualMemory]:
         """Run the solver, after the choice of ν where there is one."""
         name = type(self).__name__
         self._refuse_without_oracle(provides(compiled.problem, "decode_by_loss"), name)
@@ -603,11 +590,7 @@ class BaseSSVM:
         return None
 
     def _refuse_without_oracle(self, has_oracle: bool, why: str) -> None:
-        """Refuse formulations that need the best output of every loss value.
-
-        A fit does so by what the structure provides; estimators that know earlier, or know why,
-        say it themselves.
-        """
+        """Refuse formulations that need the best output of every loss value, if none is at hand."""
         what = f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for {why}"
         how = "use slack='max' with rescale='margin', which works with any loss"
         require(has_oracle or not needs_losses(self.slack, self.rescale), f"{what}: {how}.")

@@ -66,8 +66,7 @@ class TokenModel:
         check_is_fitted(self, "weights_")
         encoder: Any = getattr(self, "encoder_", None)
         if hasattr(encoder, "get_feature_names_out"):
-            names = np.asarray(encoder.get_feature_names_out(), dtype=object)
-            return names[: self.n_features_in_]
+            return np.asarray(encoder.get_feature_names_out(), dtype=object)[: self.n_features_in_]
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
 
@@ -110,9 +109,7 @@ class ChainModel:
     scheme: str | None = None
     n_jobs: int | None = None
 
-    def _make_layout(
-        self: Any, n_features: int, n_labels: int, stride: int | None = None
-    ) -> Layout:
+    def _make_layout(self: Any, n_features: int, n_labels: int, stride: Any = None) -> Layout:
         blocks = {"constant": bool(self.fit_intercept), "boundary": bool(self.boundary)}
         return chain.layout(n_features, n_labels, **blocks, stride=stride)
 
@@ -128,21 +125,19 @@ class ChainModel:
         self.n_features_in_ = matrix.shape[1]
         self.classes_, index = reading.find_classes(flat)
         labels = reading.number_labels(flat, index)
-        known = self.classes_, labels, offsets
-        self.scheme_ = None if self.scheme is None else masks.choose_scheme(self.scheme, *known)
+        self.scheme_ = masks.choose_scheme(self.scheme, self.classes_, labels, offsets)
         return matrix, offsets, labels
 
     def _pose(
         self: Any,
-        matrix: sp.csr_matrix,
-        offsets: Array,
-        labels: Array,
+        examples: Any,
         cost: Array,
         cache_mb: float,
         allowed: Any = None,
-        stride: int | None = None,
+        stride: Any = None,
     ) -> ChainProblem:
-        """The problem of these rows, with everything that is forbidden in it."""
+        """The problem of rows, offsets and labels, with everything that is forbidden in it."""
+        matrix, offsets, labels = examples
         rows = matrix.indptr, matrix.indices, matrix.data, offsets, labels, matrix.shape[1]
         problem = chain.make_problem(*rows, cost, self.boundary, cache_mb, stride)
         if self.scheme_ is None and allowed is None:
@@ -154,9 +149,8 @@ class ChainModel:
         """New sequences as the kernels of prediction want them."""
         matrix, offsets = self._read_tokens(X, lengths)
         m = len(self.classes_)
-        nothing = np.zeros(matrix.shape[0], dtype=np.int32)
-        rows = self._with_constant(matrix)
-        return self._pose(rows, offsets, nothing, np.zeros((m, m)), 0.0, allowed)
+        examples = self._with_constant(matrix), offsets, np.zeros(matrix.shape[0], dtype=np.int32)
+        return self._pose(examples, np.zeros((m, m)), 0.0, allowed)
 
     def _allows(self: Any, labels: Array, offsets: Array) -> bool:
         """Whether labellings keep to the scheme, where there is one."""
@@ -184,8 +178,7 @@ class ChainModel:
             rest = [i for i in range(len(X)) if i not in empty]
             known = None if allowed is None else [allowed[i] for i in rest]
             others = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())
-            none = self.classes_[:0]
-            return Labels(none if i in empty else next(others) for i in range(len(X)))
+            return Labels(self.classes_[:0] if i in empty else next(others) for i in range(len(X)))
         problem = self._prepare(X, lengths, allowed)
         labels = self.classes_[self._decode(problem)]
         found = [labels[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]
@@ -412,7 +405,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         self.check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
-        from hingeline.streaming.stream import add_classes, check_columns
+        from hingeline.streaming.stream import add_classes
 
         first = not stream
         with stream.undo_on_error():
@@ -422,7 +415,11 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                 else:
                     encoder = getattr(self, "encoder_", None)
                     matrix, offsets = reading.known_tokens(encoder, X, lengths, grow=True)
-                    check_columns(matrix.shape[1], self.n_features_in_, type(self).__name__)
+                    now, before = matrix.shape[1], self.n_features_in_
+                    what = (
+                        f"X has {now} features, but {type(self).__name__} was fitted with {before}"
+                    )
+                    checks.require(now >= before, f"{what}: give these, new ones behind them.")
             flat = reading.stack_labels(y, offsets, lengths)
             known = [] if classes is None else reading.plain_labels(classes)
             if first:
@@ -431,10 +428,9 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
             self.n_features_in_ = matrix.shape[1]
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             labels = reading.number_labels(flat, index)
-            if first or self.scheme != "auto":
-                scheme = masks.choose_scheme(self.scheme, self.classes_, labels, offsets)
-            else:  # multipliers of valid outputs stay feasible when the scheme is given up
-                scheme = masks.keep_scheme(self.scheme_, self.classes_, labels, offsets)
+            # Multipliers of valid outputs stay feasible when the scheme is given up.
+            found = "" if first else self.scheme_
+            scheme = masks.choose_scheme(self.scheme, self.classes_, labels, offsets, found)
             tighter = not first and scheme is not None and scheme != self.scheme_
             if tighter:  # old outputs may be invalid now
                 old = stream.merge().compiled.problem
@@ -463,9 +459,9 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         matrix, offsets = self._read_tokens(X, lengths)
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = reading.stack_labels(y, offsets, lengths)
-        for label in flat:
-            text = f"y holds {label!r}, which is not among classes_: leave its sequence out."
-            checks.require(label in index, text)
+        for label in filter(lambda label: label not in index, flat):
+            what = f"y holds {label!r}, which is not among classes_"
+            raise ValueError(f"{what}: leave its sequence out.")
         labels = reading.number_labels(flat, index)
         masks.choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
@@ -483,21 +479,15 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         return compiled
 
     def _make(
-        self,
-        matrix: sp.csr_matrix,
-        offsets: Array | None,
-        labels: Array,
-        stride: int | None = None,
-        cache_mb: float = 512.0,
+        self, matrix: Any, offsets: Any, labels: Array, stride: Any = None, cache_mb: float = 512.0
     ) -> ChainProblem:
-        assert offsets is not None
         cost = checks.weigh_costs(self, labels, whole="zero_one")
         wrong = cost[~np.eye(len(cost), dtype=bool)]
         self._refuse_without_oracle(
             bool((wrong == wrong[:1]).all()), "chains whose loss is not plain Hamming loss"
         )
         self._refuse_violators(True, "a chain")
-        return self._pose(matrix, offsets, labels, cost, cache_mb, stride=stride)
+        return self._pose((matrix, offsets, labels), cost, cache_mb, stride=stride)
 
 
 @share_docs
@@ -521,8 +511,6 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
         Certified relative gap at which training stops. The duality gap is ``½‖∇P(w)‖²``, which
         usually is far above the true distance to the optimum.
     max_iter : int, default=1000; passes over the data at most
-    scheme : None, "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default=None
-        Tag scheme of the labels: labellings that it does not allow have probability 0.
 
     Attributes
     ----------
@@ -569,22 +557,20 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
         weights = float(self.C) * checks.check_sample_weight(sample_weight, len(offsets) - 1)
         problem = self._make(self._with_constant(matrix), offsets, labels)
         refuse_overflow(problem, float(weights.sum()))
+        limits: Any = {"tol": float(self.tol), "max_iter": int(self.max_iter), "started": began}
         with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
-            result = minimise_log_loss(
+            known = (
                 ChainExpectations(problem, workers),
                 weights,
                 observed_features(problem, weights),
-                tol=float(self.tol),
-                max_iter=int(self.max_iter),
-                name=type(self).__name__,
-                started=began,
             )
+            result = minimise_log_loss(*known, **limits, name=type(self).__name__)
         self._store(result)
         return self
 
     def _make(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> ChainProblem:
         no_cost = np.zeros((len(self.classes_), len(self.classes_)))
-        return self._pose(matrix, offsets, labels, no_cost, 0.0)
+        return self._pose((matrix, offsets, labels), no_cost, 0.0)
 
     def predict_marginals(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
         """Probability of every label at every token, for input as in :meth:`predict`.

@@ -14,7 +14,6 @@ from hingeline._checks import Array, check_finite, check_sample_weight, require,
 from hingeline.core.primitives import Compiled, Layout, stack_blocks
 from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
 from hingeline.structures import custom
-from hingeline.structures.custom import Structure
 
 
 @share_docs
@@ -59,14 +58,11 @@ class SSVM(BaseSSVM, BaseModel):
         weights = check_sample_weight(sample_weight, len(outputs))
         try:
             compiled = self._compile_own(X, outputs, width)
-            previous = None
-            if self.warm_start:
-                known = fingerprint(self.structure, X, outputs)
-                previous = self.__dict__.pop("_dual", None)
-                same = known is not None and known == getattr(self, "_data", None)
-                if previous is not None and not same:
-                    warn(OTHER_DATA)
-                    previous = None
+            known = fingerprint(self.structure, X, outputs) if self.warm_start else None
+            previous = self.__dict__.pop("_dual", None) if self.warm_start else None
+            if previous is not None and (known is None or known != vars(self)["_data"]):
+                warn(OTHER_DATA)
+                previous = None
             result, dual = self._solve(compiled, weights, previous)
         except NumbaError as error:
             why = str(error).strip().splitlines()[-1]
@@ -89,8 +85,8 @@ class SSVM(BaseSSVM, BaseModel):
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         require(len(X) > 0, "X is empty: there are no examples.")
         name = type(self.structure).__name__
-        exact = "decode_by_loss" in methods
-        self._refuse_without_oracle(exact, f"{name}, which lacks decode_by_loss()")
+        why = f"{name}, which lacks decode_by_loss()"
+        self._refuse_without_oracle("decode_by_loss" in methods, why)
         self._refuse_violators("decode_best" in methods, name)
         outputs = [self.structure.pack(output) for output in y]
         if custom.is_compiled(self.structure):
@@ -105,10 +101,24 @@ class SSVM(BaseSSVM, BaseModel):
         return outputs, len(first)
 
     def _compile_own(self, X: Any, outputs: list[Array], width: int) -> Compiled:
-        """The problem, after a look at some examples whether decoding is what it says."""
-        if self.structure.exact:
-            _refuse_decoding_without_loss(self.structure, X, outputs, width)
-        return custom.compile_problem(self.structure, X, outputs)
+        """The problem, after a look at some examples whether decoding is what it says.
+
+        With zero weights ``decode`` must find an output of the largest loss.
+        """
+        structure, rng = self.structure, np.random.default_rng(0)
+        decode = custom.methods_of(structure)["decode"]
+        for i, truth in enumerate(outputs[:3] if structure.exact else ()):
+            loss = partial(custom.find_loss(structure), X[i], truth)
+            drawn = [decode(X[i], rng.normal(size=width), truth, 0.0) for _ in range(3)]
+            largest, own = max(map(loss, drawn)), loss(decode(X[i], np.zeros(width), truth, 1.0))
+            if own < largest * (1.0 - 1e-9):
+                raise ValueError(
+                    f"decode does not find the best output for X[{i}]: with zero weights and "
+                    f"loss_scale=1 it returns one of loss {own:g}, and there is one of loss "
+                    f"{largest:g}; it must maximise w·f(x, y) + loss_scale·loss(y_true, y), or the "
+                    "structure must say exact = False (see hingeline.testing.check_structure)."
+                )
+        return custom.compile_problem(structure, X, outputs)
 
     @property
     def _layout(self) -> Layout:
@@ -121,8 +131,7 @@ class SSVM(BaseSSVM, BaseModel):
         return [self.structure.unpack(self._decode(x)) for x in X]
 
     def _decode(self, x: Any) -> Array:
-        nothing = np.empty(0, dtype=np.int32)
-        found = self.structure.decode(x, self.weights_, nothing, 0.0)
+        found = self.structure.decode(x, self.weights_, np.empty(0, dtype=np.int32), 0.0)
         return np.asarray(found, dtype=np.int32)
 
     def decision_function(self, X: Any) -> Array:
@@ -138,24 +147,6 @@ class SSVM(BaseSSVM, BaseModel):
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         losses = [loss(x, pack(own), self._decode(x)) for x, own in zip(X, y, strict=True)]
         return 0.0 - float(np.mean(losses))
-
-
-def _refuse_decoding_without_loss(
-    structure: Structure, X: Any, outputs: list[Array], size: int
-) -> None:
-    """Compare a few outputs at zero weights: ``decode`` must find one of the largest loss."""
-    rng, decode = np.random.default_rng(0), custom.methods_of(structure)["decode"]
-    for i, truth in enumerate(outputs[:3]):
-        loss = partial(custom.find_loss(structure), X[i], truth)
-        drawn = [decode(X[i], rng.normal(size=size), truth, 0.0) for _ in range(3)]
-        largest, own = max(map(loss, drawn)), loss(decode(X[i], np.zeros(size), truth, 1.0))
-        if own < largest * (1.0 - 1e-9):
-            raise ValueError(
-                f"decode does not find the best output for X[{i}]: with zero weights and "
-                f"loss_scale=1 it returns one of loss {own:g}, and there is one of loss "
-                f"{largest:g}; it must maximise w·f(x, y) + loss_scale·loss(y_true, y), or the "
-                "structure must say exact = False (see hingeline.testing.check_structure)."
-            )
 
 
 def fingerprint(structure: Any, X: Any, outputs: list[Array]) -> bytes | None:

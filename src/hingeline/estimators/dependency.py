@@ -169,17 +169,11 @@ class DependencySSVM(BaseSSVM, BaseModel):
         barred = np.zeros((2, pad_row(n_labels)))
         barred[0, :n_labels][~self.below_root_] = -np.inf
         barred[1, :n_labels][~self.elsewhere_] = -np.inf
-        return DependencyProblem(
-            **codes._asdict(),
-            labels=labels,
-            barred=barred,
-            arc_shift=32 - self.encoder_.arc_bits_,
-            label_shift=32 - self.encoder_.label_bits_,
-            n_labels=n_labels,
-            stride=pad_row(n_labels),
-            projective=int(projective),
-            labelled=int(self.loss == "labelled"),
-        )
+        sizes: Any = {"n_labels": n_labels, "stride": pad_row(n_labels)}
+        sizes |= {"projective": int(projective), "labelled": int(self.loss == "labelled")}
+        bits = self.encoder_.arc_bits_, self.encoder_.label_bits_
+        sizes["arc_shift"], sizes["label_shift"] = 32 - bits[0], 32 - bits[1]
+        return DependencyProblem(**codes._asdict(), labels=labels, barred=barred, **sizes)
 
     def _scaled_C(self, problem: Any, weights: Array) -> float:
         return SCALE / (2 * problem.n_arc + dependency.count_label_rows(problem))
@@ -246,14 +240,12 @@ class DependencySSVM(BaseSSVM, BaseModel):
         side = "left" if head < word else "right"  # of the head
         found = []
         for k, name in enumerate(arcs):
-            whole = f"{name} ({side})"
-            found.append(ArcWeight(whole, "arc", float(self.weights_[places[2 * k]])))
-            weight = float(self.weights_[places[2 * k + 1]])
-            found.append(ArcWeight(f"{whole} distance {distance}", "distance", weight))
-        for k, name in enumerate(labels):
-            weight = float(self.weights_[places[n + k] + known.index(label)])
-            found.append(ArcWeight(f"{name} ({side}) {label}", "label", weight))
-        return found
+            whole, at = f"{name} ({side})", places[2 * k : 2 * k + 2]
+            found.append((whole, "arc", at[0]))
+            found.append((f"{whole} distance {distance}", "distance", at[1]))
+        for at, name in zip(places[n:] + known.index(label), labels, strict=False):
+            found.append((f"{name} ({side}) {label}", "label", at))
+        return [ArcWeight(name, kind, float(self.weights_[at])) for name, kind, at in found]
 
     def score(self, X: Any, y: Any) -> float:
         """Share of words with the right head and label."""
@@ -278,8 +270,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
 
 def read_trees(y: Any, offsets: Array) -> tuple[Array, list[Any]]:
     """Heads (1, 2, … within a sentence, 0 for the root) and labels of all words, checked."""
-    text = f"y must be a list of trees, got {type(y).__name__}."
-    require(hasattr(y, "__len__"), text, TypeError)
+    require(hasattr(y, "__len__"), f"y must be a list of trees, got {type(y).__name__}.", TypeError)
     n = len(offsets) - 1
     require(len(y) == n, f"X has {n} sentences and y has {len(y)} trees: they must agree.")
     heads, labels = np.empty(offsets[-1], dtype=np.int64), []

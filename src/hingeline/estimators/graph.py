@@ -81,7 +81,12 @@ class Graph:
             found["node_weights"] = checks.as_weights("node_weights", self.node_weights, n, "node")
         for name, count in (("node_types", n), ("edge_types", len(edges))):
             if getattr(self, name) is not None:
-                found[name] = _types(getattr(self, name), name, count)
+                types = np.asarray(getattr(self, name))
+                text = f"{name} has shape {types.shape}, expected ({count},): one each."
+                checks.require(types.shape == (count,), text)
+                fine = not count or (types.dtype.kind in "iu" and types.min() >= 0)
+                checks.require(fine, f"{name} must be integers ≥ 0.", TypeError)
+                found[name] = types.astype(np.int64)
         factors = {} if self.factors is None else self.factors
         what = f"factors must be a dict of {{name: sets of nodes}}, got {type(factors).__name__}"
         how = "those under one name share their weights"
@@ -143,19 +148,11 @@ class Graph:
         checks.require(kept.shape == (self.n_nodes,), what)
         number = np.cumsum(kept) - 1
         whole = kept[self.edges].all(axis=1)
-
-        def some(values: Any, chosen: Array) -> Any:
-            return None if values is None else values[chosen]
-
-        return Graph(
-            self.node_features[kept],
-            number[self.edges[whole]],
-            some(self.edge_features, whole),
-            some(self.node_weights, kept),
-            some(self.node_types, kept),
-            some(self.edge_types, whole),
-            {name: number[s[kept[s].all(axis=1)]] for name, s in self.factors.items()},
-        )
+        parts = {"node_weights": kept, "node_types": kept, "edge_features": whole}
+        parts["edge_types"] = whole
+        some = {n: getattr(self, n)[k] for n, k in parts.items() if getattr(self, n) is not None}
+        factors = {name: number[s[kept[s].all(axis=1)]] for name, s in self.factors.items()}
+        return Graph(self.node_features[kept], number[self.edges[whole]], **some, factors=factors)
 
     def __repr__(self) -> str:
         width = self.node_features.shape[1]
@@ -196,15 +193,6 @@ def _sets(values: Any, name: str, n: int, members: str = "nodes", width: int = 0
         for k in np.flatnonzero(wrong.any(axis=1)):
             raise ValueError(f"{name}[{k}] is {tuple(sets[k].tolist())}{why}")
     return sets.astype(np.int64)
-
-
-def _types(values: Any, name: str, count: int) -> Array:
-    types = np.asarray(values)
-    text = f"{name} has shape {types.shape}, expected ({count},): one each."
-    checks.require(types.shape == (count,), text)
-    fine = not count or (types.dtype.kind in "iu" and types.min() >= 0)
-    checks.require(fine, f"{name} must be integers ≥ 0.", TypeError)
-    return types.astype(np.int64)
 
 
 class Decoded(NamedTuple):
@@ -317,8 +305,7 @@ class GraphModel:
         states, bounds, scores, exact = self._decode(problem)
         if settle:
             for i in np.flatnonzero(~exact).tolist():
-                scored = graph.score_graph(problem, i, self.weights_, 0.0)
-                bounds[i], y = map_milp(scored)
+                bounds[i], y = map_milp(graph.score_graph(problem, i, self.weights_, 0.0))
                 states[problem.node_offset[i] : problem.node_offset[i + 1]] = y
                 scores[i], exact[i] = bounds[i], True
         return Decoded(self._as_output(problem, states), scores, bounds, exact)
@@ -349,13 +336,10 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
     one = isinstance(X, Graph)
     checks.require(not one, "X is one Graph: pass a list of graphs, [graph].", TypeError)
     fine = isinstance(X, (Sequence, np.ndarray)) and not isinstance(X, (str, bytes))
-    text = f"X must be a list of hingeline.Graph, got {type(X).__name__}."
-    checks.require(fine, text, TypeError)
+    checks.require(fine, f"X must be a list of hingeline.Graph, got {type(X).__name__}.", TypeError)
     checks.require(len(X) > 0, "X is empty: there are no graphs.")
-    known = {
-        kind: (width, f"the model was fitted with {width}")
-        for kind, width in zip(("node", "edge"), fitted, strict=False)
-    }
+    kinds = zip(("node", "edge"), fitted, strict=False)
+    known = {kind: (width, f"the model was fitted with {width}") for kind, width in kinds}
     for i, x in enumerate(X):
         if not isinstance(x, Graph):
             what = f"X[{i}] is a {type(x).__name__}, expected a hingeline.Graph"
@@ -443,8 +427,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         flat = [label for own in labels for label in own]
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
-        cost = checks.weigh_costs(self, numbers)
-        self._fit_graphs(self._make(graphs, numbers, cost), weights)
+        self._fit_graphs(self._make(graphs, numbers, checks.weigh_costs(self, numbers)), weights)
         return self
 
     def _drop_void(
@@ -521,17 +504,12 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         rows = int(self.n_features_in_) + bool(self.fit_intercept)
         return graph_blocks.layout(rows, self.n_node_types_ * k, tables)
 
-    @property
-    def unary_coef_(self) -> Array:
-        """(labels, features), or (types, labels, features): a view."""
-        table = self._split_unary(len(self.classes_))[0]
+    def _by_type(self, part: int) -> Array:
+        table = self._split_unary(len(self.classes_))[part]
         return table[0] if self.n_node_types_ == 1 else table
 
-    @property
-    def intercept_(self) -> Array:
-        """Weights of the constant feature, zero without one."""
-        table = self._split_unary(len(self.classes_))[1]
-        return table[0] if self.n_node_types_ == 1 else table
+    unary_coef_ = property(lambda self: self._by_type(0))  # ([types,] labels, features), a view
+    intercept_ = property(lambda self: self._by_type(1))  # zero without a constant
 
     @property
     def pairwise_coef_(self) -> Array:
@@ -561,10 +539,10 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
                     raise ValueError(f"{what}, but the model knows 0 to {most - 1}.")
             for name, scopes in x.factors.items():
                 if len(scopes) and self.factor_orders_.get(name) != scopes.shape[1]:
-                    raise ValueError(
-                        f"X[{i}].factors[{name!r}] joins {scopes.shape[1]} nodes, which the model "
-                        f"was not fitted with; it knows {self.factor_orders_}."
+                    what = (
+                        f"X[{i}].factors[{name!r}] joins {scopes.shape[1]} nodes, which the model"
                     )
+                    raise ValueError(f"{what} was not fitted with; it knows {self.factor_orders_}.")
         k = len(self.classes_)
         n_nodes = sum(x.n_nodes for x in graphs)
         return self._make(graphs, np.zeros(n_nodes, dtype=np.int32), np.zeros((k, k)))
@@ -611,10 +589,9 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     def _fitted_from_json(self, stored: dict[str, Any], arrays: dict[str, Array]) -> None:
         counts = [stored[name] for name in ("node_types", "edge_types", "edge_features")]
         orders = dict(stored["factors"])
-        if any(type(n) is not int or n < 0 for n in (*counts, *orders.values())):
-            raise ValueError("types, edge features and orders must be counts")
-        if min(counts[:2]) < 1 or any(not isinstance(name, str) for name in orders):
-            raise ValueError("types must be counts and factors have names")
-        checks.require(max(orders.values(), default=0) <= 30, "factors of more than 30 nodes")
+        fine = all(type(n) is int and n >= 0 for n in (*counts, *orders.values()))
+        fine = fine and min(counts[:2]) > 0 and max(orders.values(), default=0) <= 30
+        fine = fine and all(isinstance(name, str) for name in orders)
+        checks.require(fine, "types, edge features and orders of named factors must be counts")
         self.n_node_types_, self.n_edge_types_, self.n_edge_features_ = counts
         self.factor_orders_ = orders

@@ -197,5 +197,5 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
 
     def predict(self, X: Any) -> Array:
         """Labels of the highest score."""
-        best = np.argmax(self._scores(X), axis=1)
+        best = np.argmax(self._scores(X), axis=1)  # refuses what is not fitted
         return np.asarray(self.classes_[best])

@@ -37,7 +37,16 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim == 1:
-        return _read_single(y)
+        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        classes, numbers = np.unique(y, return_inverse=True)
+        text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
+        checks.require(kind in ("binary", "multiclass"), text)
+        what = f"Only binary classification is supported. The type of the target is {kind}."
+        how = "Give indicators of shape (n_samples, n_labels), or use MulticlassSSVM."
+        checks.require(len(classes) <= 2, f"{what} {how}")
+        text = f"y has one class only ({classes[0]!r}): at least 2 classes are needed."
+        checks.require(len(classes) == 2, text)
+        return numbers.astype(np.int32)[:, None], classes
     for bad in y[(y != 0) & (y != 1)].tolist():
         raise ValueError(f"y holds {bad!r}: indicators must be 0 or 1, one column per label.")
     classes = np.arange(y.shape[1])
@@ -50,19 +59,6 @@ def _is_set_of_names(labels: Any) -> bool:
     if isinstance(labels, (list, tuple)):
         return len(labels) == 0 or isinstance(labels[0], str)
     return isinstance(labels, (set, frozenset))
-
-
-def _read_single(y: Array) -> tuple[Array, Array]:
-    kind = type_of_target(y, input_name="y", raise_unknown=True)
-    classes, numbers = np.unique(y, return_inverse=True)
-    text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
-    checks.require(kind in ("binary", "multiclass"), text)
-    what = f"Only binary classification is supported. The type of the target is {kind}."
-    how = "Give indicators of shape (n_samples, n_labels), or use MulticlassSSVM."
-    checks.require(len(classes) <= 2, f"{what} {how}")
-    text = f"y has one class only ({classes[0]!r}): at least 2 classes are needed."
-    checks.require(len(classes) == 2, text)
-    return numbers.astype(np.int32)[:, None], classes
 
 
 def find_pairs(edges: Any, indicator: Array, weights: Array) -> Array:
@@ -163,9 +159,9 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         checks.refuse_text(X)
         checks.refuse_none(y)
         if isinstance(y, (list, tuple)) and any(map(_is_set_of_names, y)):
+            how = "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)"
             raise ValueError(
-                "y is a list of label sets: turn it into indicators first, with "
-                "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
+                f"y is a list of label sets: turn it into indicators first, with {how}."
             )
         names = getattr(y, "columns", None)
         X, y = self._check_rows(X, y, multi_output=True)
@@ -196,11 +192,9 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
             return  # a forest, or solvers that keep nothing by pair
         needed = PAIR_BYTES * n * n_pairs
         if needed > (most := checks.available_memory()):
-            raise ValueError(
-                f"{n:,} examples with {n_pairs:,} pairs of {self.n_labels_:,} labels need "
-                f"{needed / 2**30:,.1f} GiB of memory to train, and {most / 2**30:,.1f} GiB are "
-                'available: use edges="tree", or a list of fewer pairs.'
-            )
+            what = f"{n:,} examples with {n_pairs:,} pairs of {self.n_labels_:,} labels need"
+            gib = f"{needed / 2**30:,.1f} GiB of memory to train, and {most / 2**30:,.1f} GiB are"
+            raise ValueError(f'{what} {gib} available: use edges="tree", or a list of fewer pairs.')
 
     def _make(
         self, X: Any, labels: Array, cost: Array, node_weight: Array | None = None
@@ -274,9 +268,8 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
 
     def _fitted_from_json(self, stored: dict[str, Any], arrays: dict[str, Array]) -> None:
         n_labels, edges = stored["n_labels"], arrays["edges"]
-        if type(n_labels) is not int or len(self.classes_) != (n_labels if n_labels > 1 else 2):
-            raise ValueError("the number of labels is not that of classes_")
-        if edges.dtype != np.int64 or edges.ndim != 2 or edges.shape[1] != 2:
-            raise ValueError("edges must be pairs of labels")
+        fine = type(n_labels) is int and len(self.classes_) == (n_labels if n_labels > 1 else 2)
+        fine = fine and edges.dtype == np.int64 and edges.ndim == 2 and edges.shape[1] == 2
+        checks.require(fine, "classes_ must be as many as the labels, and edges pairs of labels")
         self.n_labels_ = n_labels
         self.edges_ = check_pairs(edges, "edges", n_labels, "columns of y")

@@ -21,7 +21,7 @@ from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import DualMemory, Result, Rows, relative
 from hingeline.estimators.base import BaseSSVM, positive_part
-from hingeline.solvers.nu import TIE, Look, Margins, best_multiple
+from hingeline.solvers.nu import TIE, Margins, best_multiple
 
 FIFTH = 5  # One example in so many is held out by ``nu="auto"`` and ``C="auto"``.
 TRIAL_TOL = {"C": 0.05, "nu": 0.01}  # Fits on the way need not be better than this.
@@ -129,12 +129,10 @@ def C_path(
 def solve_nu(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> tuple[Result, Any]:
     """Choose ν if that is asked for, solve, and store ρ, risks and counts."""
     with compiled.workers(estimator.n_jobs) as workers:
-        if isinstance(estimator.nu, str):
-            chosen = NuSearch("nu", estimator, compiled, weights, workers)
-            nu, start = chosen.run()
-            estimator.nu_path_ = chosen.trials
-        else:
-            nu = float(estimator.nu)
+        nu = estimator.nu
+        if isinstance(nu, str):
+            nu, start, estimator.nu_path_ = choose_nu(estimator, compiled, weights, workers)
+        nu = float(nu)
         margins = Margins.of(compiled, weights, workers, nu)
         highest = margins.highest()
         check_admissible(nu, highest)
@@ -166,7 +164,17 @@ def _store(estimator: Any, result: Result, rho: float, margins: Margins, total: 
         rho = 0.0
     else:
         low, high, _ = margins.bracket(result.weights, rho)
-        rho = _improve(result, rho, max(low, high, key=lambda look: look.lead), margins.nu)
+        best = max(low, high, key=lambda look: look.lead)
+        primal, factor = best_multiple(best.lead, float(result.weights @ result.weights))
+        if primal < result.primal:
+            rho = factor * best.rho
+            result.weights, result.primal = factor * result.weights, primal
+            scale = primal + margins.nu * rho
+            if not np.isnan(result.gap):
+                result.gap = max(primal - result.dual, 0.0)
+                result.relative_gap = relative(result.gap, scale)
+            last = result.history[-1]
+            result.history[-1] = last._replace(primal=primal, gap=result.gap, scale=scale)
         errors, within = low.hinges > 0.0, high.hinges > 0.0
         risks, C = (low.risk, high.risk), 1.0 / (total * rho)
     estimator.nu_, estimator.rho_, estimator.C_ = margins.nu, rho, C
@@ -174,23 +182,6 @@ def _store(estimator: Any, result: Result, rho: float, margins: Margins, total: 
     estimator.n_margin_errors_ = int(np.count_nonzero(errors))
     estimator.n_on_margin_ = int(np.count_nonzero(within & ~errors))
     estimator.n_beyond_margin_ = int(np.count_nonzero(active & ~within & ~errors))
-
-
-def _improve(result: Result, rho: float, best: Look, nu: float) -> float:
-    """Move result and ρ to a look at its weights, if that is better than where they are."""
-    primal, factor = best_multiple(best.lead, float(result.weights @ result.weights))
-    if not primal < result.primal:
-        return rho
-    rho = factor * best.rho
-    result.weights = factor * result.weights
-    result.primal = primal
-    scale = primal + nu * rho
-    if not np.isnan(result.gap):
-        result.gap = max(primal - result.dual, 0.0)
-        result.relative_gap = relative(result.gap, scale)
-    last = result.history[-1]
-    result.history[-1] = last._replace(primal=primal, gap=result.gap, scale=scale)
-    return rho
 
 
 class HeldOut:
@@ -209,7 +200,7 @@ class HeldOut:
         self.rest = np.where(self.held, 0.0, weights)
         self.share = weights * self.held / weights[self.held].sum()
         self.judge = Margins(compiled, self.share, workers, 1.0)
-        self.model, self.compiled, self.verbose = copy.copy(estimator), compiled, estimator.verbose
+        self.model, self.compiled = copy.copy(estimator), compiled
         tol = max(float(estimator.tol), TRIAL_TOL[name])
         quiet = estimator.verbose and 0  # one line that is written over tells of trials, too
         self.model.set_params(callbacks=None, verbose=quiet, tol=tol)
@@ -221,10 +212,7 @@ class HeldOut:
             return self.model._solve_with(self.compiled, self.rest, start, *C, **options)
 
     def follow(self, C: float, dual: DualMemory, step: float) -> tuple[float, DualMemory]:
-        """The last step down at which multipliers are within bounds, and these as found there.
-
-        They are as good there: the dual objective is the same, and the primal is not larger.
-        """
+        """The last step down at which multipliers are within bounds, where they are as good."""
         masses = dual.multipliers
         if isinstance(masses, WorkingSet):
             owners = np.repeat(np.arange(len(self.rest)), masses.capacity)
@@ -258,8 +246,10 @@ class NuTrial(NamedTuple):
     held_out_risk: float  # of support vectors: mean loss of the most violated outputs at ρ
 
 
-class NuSearch(HeldOut):
-    """``nu="auto"``: a search around the smallest risk of support vectors.
+def choose_nu(
+    estimator: Any, compiled: Compiled, weights: Array, workers: Workers
+) -> tuple[float, Any, Trials]:
+    """A ν around the smallest risk of support vectors, the multipliers there, and all trials.
 
     Section 5 of the paper: run several classifiers, take the smallest empirical risk of support
     vectors, and search around it. On the training examples that risk only falls with ν, so it is
@@ -268,51 +258,40 @@ class NuSearch(HeldOut):
     error rate found; that value is tried too.
 
     First ν_max/2, ν_max/4, … until the held-out loss rises, then around the two centres. Every fit
-    starts from the multipliers of the one before. The ν of the smallest held-out loss is taken,
-    the largest where several share it.
+    starts from the multipliers of the nearest ν tried. The ν of the smallest held-out loss is
+    taken, the largest where several share it.
     """
+    search, trials = HeldOut("nu", estimator, compiled, weights, workers), Trials()
+    duals: list[Any] = []
+    highest = Margins.of(compiled, search.rest, workers).highest()
+    check_admissible(0.0, highest)
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.highest = Margins.of(self.compiled, self.rest, self.judge.workers).highest()
-        check_admissible(0.0, self.highest)
-        self.trials = Trials()
-        self.duals: list[Any] = []
-
-    def run(self) -> tuple[float, Any]:
-        """The ν to take, and the multipliers to start from."""
-        for k in range(1, MOST_HALVINGS + 1):
-            self._try(self.highest * 0.5**k)
-            losses = [trial.held_out_loss for trial in self.trials]
-            if len(losses) > 1 and losses[-1] > losses[-2]:
-                break
-        centre = min(trial.held_out_risk for trial in self.trials)
-        twice = 2.0 * min(trial.held_out_loss for trial in self.trials)
-        for nu in sorted({centre * 2**0.5, centre, centre * 0.5**0.5, twice}, reverse=True):
-            near = min(abs(np.log(max(nu, 1e-300) / trial.nu)) for trial in self.trials)
-            if self.trials[-1].nu * 0.5 < nu <= self.highest and near > 0.1:
-                self._try(nu)
-        losses = [round(trial.held_out_loss / self.highest, 12) for trial in self.trials]
-        best = min(range(len(losses)), key=lambda k: (losses[k], -self.trials[k].nu))
-        return self.trials[best].nu, self.duals[best]
-
-    def _try(self, nu: float) -> None:
-        """Fit from the nearest ν tried, judge, and say so where that is asked for."""
-        start = None
-        if self.trials:
-            apart = [abs(np.log(nu / trial.nu)) for trial in self.trials]
-            start = self.duals[int(np.argmin(apart))]
-        result, dual, solver = self.solve(start, nu=nu)
-        rho, risks = float(solver._best_rho), [self.highest] * 2
-        C = float("inf")
+    def fit(nu: float) -> None:
+        apart = [abs(np.log(nu / trial.nu)) for trial in trials]
+        result, dual, solver = search.solve(duals[int(np.argmin(apart))] if duals else None, nu=nu)
+        rho, risks, C = float(solver._best_rho), [highest] * 2, float("inf")
         if rho > 0.0:
-            risks = [self.judge.look(result.weights, at).risk for at in (0.0, rho)]
-            C = 1.0 / (float(self.rest.sum()) * rho)
-        self.duals.append(dual)
-        self.trials.append(NuTrial(nu, rho, C, float(result.relative_gap), *risks))
-        if self.verbose:
-            fit = f"nu={nu:.4g}  C {C:.4g}  gap {100 * result.relative_gap:.2g} %"
-            print(f"{fit}  held-out loss {risks[0]:.4g}, risk {risks[1]:.4g}", file=sys.stderr)
+            risks = [search.judge.look(result.weights, at).risk for at in (0.0, rho)]
+            C = 1.0 / (float(search.rest.sum()) * rho)
+        duals.append(dual)
+        trials.append(NuTrial(nu, rho, C, float(result.relative_gap), *risks))
+        if estimator.verbose:
+            told = f"nu={nu:.4g}  C {C:.4g}  gap {100 * result.relative_gap:.2g} %"
+            print(f"{told}  held-out loss {risks[0]:.4g}, risk {risks[1]:.4g}", file=sys.stderr)
+
+    for k in range(1, MOST_HALVINGS + 1):
+        fit(highest * 0.5**k)
+        if len(trials) > 1 and trials[-1].held_out_loss > trials[-2].held_out_loss:
+            break
+    centre = min(trial.held_out_risk for trial in trials)
+    twice = 2.0 * min(trial.held_out_loss for trial in trials)
+    for nu in sorted({centre * 2**0.5, centre, centre * 0.5**0.5, twice}, reverse=True):
+        near = min(abs(np.log(max(nu, 1e-300) / trial.nu)) for trial in trials)
+        if trials[-1].nu * 0.5 < nu <= highest and near > 0.1:
+            fit(nu)
+    losses = [round(trial.held_out_loss / highest, 12) for trial in trials]
+    best = min(range(len(losses)), key=lambda k: (losses[k], -trials[k].nu))
+    return trials[best].nu, duals[best], trials
 
 
 class CTrial(NamedTuple):

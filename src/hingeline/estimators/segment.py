@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import clone
 
 from hingeline import _checks as checks
@@ -32,9 +31,8 @@ def has_spans(y: Any) -> bool:
     """Whether outputs are lists of spans, not one tag per token."""
     kinds = list, tuple
     rows = [row for row in y if isinstance(row, kinds)] if isinstance(y, kinds) else []
-    if any(isinstance(item, kinds) for row in rows for item in row):
-        return True
-    return bool(rows) and len(rows) == len(y) and not any(rows)
+    found = any(isinstance(item, kinds) for row in rows for item in row)
+    return found or (bool(rows) and len(rows) == len(y) and not any(rows))
 
 
 def stack_spans(y: Any, offsets: Array) -> tuple[Array, Array, list[Any]]:
@@ -216,8 +214,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         self.check_parameters()
         encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
         self.scheme_, first, stop, kinds = self._read_outputs(y, offsets, lengths)
-        inside = int((stop - first).sum())
-        every = kinds if inside == offsets[-1] else [*kinds, OUTSIDE]
+        every = kinds if int((stop - first).sum()) == offsets[-1] else [*kinds, OUTSIDE]
         self.classes_, index = reading.find_classes(every)
         self.encoder_, self.n_features_in_ = encoder, matrix.shape[1]
         kind = reading.number_labels(kinds, index).astype(np.int64)
@@ -233,8 +230,8 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         counted = kind if self.loss == "spans" else labels >> (2 * bits)
         weight = checks.check_class_weight(self.class_weight, self.classes_.tolist(), counted)
         weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
-        rows = self._with_constant(matrix)
-        self._fit_problem(self._pose(rows, offsets, labels, segments, weight, 512.0), weights)
+        examples = self._with_constant(matrix), offsets, labels
+        self._fit_problem(self._pose(examples, segments, weight, 512.0), weights)
         return self
 
     def _read_outputs(self, y: Any, offsets: Array, lengths: Any) -> tuple[Any, ...]:
@@ -267,24 +264,16 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         checks.require(room < 2**31, f"{what} to be numbered: set max_length.")
         return allowed
 
-    @property
-    def _bits(self) -> int:
-        return count_bits(self.max_length_)
+    _bits = property(lambda self: count_bits(self.max_length_))
 
     @property
     def _outside(self) -> int:
         labels = self.classes_.tolist()
         return labels.index(OUTSIDE) if OUTSIDE in labels else -1
 
-    def _pose(
-        self,
-        rows: sp.csr_matrix,
-        offsets: Array,
-        labels: Array,
-        segments: Any,
-        weight: Array,
-        cache_mb: float,
-    ) -> SegmentProblem:
+    def _pose(self, examples: Any, segments: Any, weight: Array, cache_mb: float) -> SegmentProblem:
+        """The problem of rows, offsets and labels, and of features of segments."""
+        rows, offsets, labels = examples
         if segments is None:
             nothing = np.zeros(0, dtype=np.int32)
             segments = np.zeros(offsets[-1] + 1, dtype=np.int64), nothing, nothing
@@ -294,26 +283,17 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
             kept = np.concatenate([[0], np.cumsum(short)])
             ends, lengths, features = kept[ends], lengths[short], features[short]
         tokens = rows.indptr, rows.indices, rows.data, offsets, labels, rows.shape[1]
-        return segment.make_problem(
-            *tokens,
-            self.max_length_,
-            self._bits,
-            segments=(ends, lengths, features),
-            n_segment_features=self._n_segment_features,
-            weight=weight,
-            outside=self._outside,
-            by_span=self.loss == "spans",
-            boundary=bool(self.boundary),
-            cache_mb=cache_mb,
-        )
+        known: Any = {"segments": (ends, lengths, features), "weight": weight, "cache_mb": cache_mb}
+        known |= {"n_segment_features": self._n_segment_features, "boundary": bool(self.boundary)}
+        known |= {"outside": self._outside, "by_span": self.loss == "spans"}
+        return segment.make_problem(*tokens, self.max_length_, self._bits, **known)
 
     def _prepare(self, X: Any, lengths: Any) -> SegmentProblem:
         """New sequences as the kernels of prediction want them."""
         matrix, offsets = self._read_tokens(X, lengths)
         segments = None if self.segment_encoder_ is None else self.segment_encoder_.transform(X)
-        nothing = np.zeros(matrix.shape[0], dtype=np.int32)
-        weight = np.ones(len(self.classes_))
-        return self._pose(self._with_constant(matrix), offsets, nothing, segments, weight, 0.0)
+        examples = self._with_constant(matrix), offsets, np.zeros(matrix.shape[0], dtype=np.int32)
+        return self._pose(examples, segments, np.ones(len(self.classes_)), 0.0)
 
     def _cut(self, numbers: Array, offsets: Array) -> list[list[Span]]:
         """Spans of the sequences of stacked tokens."""

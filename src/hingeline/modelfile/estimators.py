@@ -5,10 +5,8 @@ certificate, the curve, the encoder and the versions of the libraries; with ``st
 training data and multipliers (:mod:`hingeline.streaming.memory`). Files of the same model
 are the same byte for byte.
 
-Stored are only the weights that are not 0: one bit for every weight, then the values; or whole
-tables (``sparse=False``). Weights below a threshold can be left out, and all stored as float32 or
-float16. What that changes is measured when the file is written, and a model whose weights changed
-has no certificate.
+Of weights there is one bit each, then the values that are not 0; or whole tables. A model whose
+weights were rounded for the file has no certificate.
 
 Parameters, labels and numbers are JSON that keeps their types. What JSON has is itself;
 everything else is an object with one key that names its type: ``{"float": "inf"}``,
@@ -79,10 +77,8 @@ def to_json(value: Any, arrays: dict[str, Array], name: str) -> Any:
     if type(value) in (set, frozenset):
         return {"set": to_json(sorted(value), arrays, name)}
     if isinstance(value, Mapping):
-        pairs = [
-            [to_json(key, arrays, name), to_json(part, arrays, f"{name}/{k}")]
-            for k, (key, part) in enumerate(value.items())
-        ]
+        own = [to_json(part, arrays, f"{name}/{k}") for k, part in enumerate(value.values())]
+        pairs = [[to_json(key, arrays, name), part] for key, part in zip(value, own, strict=True)]
         return {"dict": pairs}
     if isinstance(value, np.ndarray) and value.dtype in DTYPE_NAMES:
         arrays[name] = value
@@ -215,8 +211,7 @@ def save(
     arrays["history"] = np.array(model.history_, dtype=np.float64).reshape(-1, len(fields))
     header["versions"] = versions()
     header["metadata"] = dict(metadata or {})
-    size = write_model(path, header, arrays)
-    return {"bytes": size, **header["weights"], "left_out": left_out}
+    return {"bytes": write_model(path, header, arrays), **header["weights"], "left_out": left_out}
 
 
 def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, Any], list[str]]:
@@ -347,10 +342,7 @@ def load(path: str | os.PathLike[str], expected: type | None = None, structure: 
 
 
 def estimator_class(kind: str) -> Any:
-    """The class of an estimator by its name in files; None for what files do not hold.
-
-    They hold the public estimators that know where their weights lie; no other code is looked up.
-    """
+    """The public estimator of this name that knows where its weights lie; None: files hold none."""
     home = importlib.import_module("hingeline")._HOME.get(kind, "")
     if not home.startswith("hingeline.estimators."):
         return None
@@ -466,10 +458,9 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
         require(fine, "nu_path_ must hold numbers")
     if report["exact"] is not True:
         forget_extras(model)
-        model._drop_certificate(
-            f"weights were rounded when they were stored (dtype {report['dtype']}, threshold "
-            f"{report['threshold']}), so the certificate of the fit is not theirs"
-        )
+        how = f"(dtype {report['dtype']}, threshold {report['threshold']})"
+        what = f"weights were rounded when they were stored {how}"
+        model._drop_certificate(f"{what}, so the certificate of the fit is not theirs")
     rows, fields = arrays["history"], HistoryRow._fields
     fine = rows.dtype == np.float64 and rows.ndim == 2 and header["history"] == list(fields)
     require(fine, "history must be a table of numbers")

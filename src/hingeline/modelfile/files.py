@@ -25,7 +25,6 @@ import math
 import os
 import re
 import stat
-import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from io import BufferedReader
@@ -74,7 +73,6 @@ MAX_JSON_BYTES = 4 * 2**20
 MAX_NESTING = 64
 MAX_FILE_VALUES = 100_000
 MAX_HEADER_VALUES = 250_000
-MAX_DIGITS = 1000
 MAX_DIMENSIONS = 8
 
 DTYPES: dict[str, np.dtype[Any]] = {"I8": np.dtype("i1"), "U8": np.dtype("u1")}
@@ -109,22 +107,16 @@ def check_tensors(table: dict[str, Any], size: int) -> dict[str, TensorInfo]:
     """The arrays in the order of their bytes, which must fill the file without gap or overlap."""
     tensors = []
     for key, entry in table.items():
-        told = f"describes its array {key[:60]!r}"
-        fine = isinstance(entry, dict) and set(entry) == {"dtype", "shape", "data_offsets"}
-        _demand(fine, f"{told} wrongly: {DAMAGED}.")
-        kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-        known = isinstance(kind, str) and kind in DTYPES
-        _demand(known, f"{told} with an unknown dtype: {DAMAGED}.")
-        fine = _are_counts(shape) and len(shape) <= MAX_DIMENSIONS
-        _demand(fine, f"{told} with an impossible shape: {DAMAGED}.")
-        fine = _are_counts(offsets) and len(offsets) == 2 and offsets[0] <= offsets[1]
-        _demand(fine, f"{told} with impossible offsets: {DAMAGED}.")
+        fine = False
+        match entry:
+            case {"dtype": str(kind), "shape": [*shape], "data_offsets": [begin, end]}:
+                fine = len(entry) == 3 and kind in DTYPES and len(shape) <= MAX_DIMENSIONS
+                fine = fine and all(type(n) is int and n >= 0 for n in (*shape, begin, end))
         # NumPy refuses extents beyond its integers, even where a dimension is 0.
-        extent = math.prod(max(length, 1) for length in shape)
-        n_bytes = DTYPES[kind].itemsize * math.prod(shape)
-        fine = 8 * extent < 2**62 and n_bytes == offsets[1] - offsets[0]
-        _demand(fine, f"{told} with a shape that is not its bytes: {DAMAGED}.")
-        tensors.append((key, TensorInfo(DTYPES[kind], tuple(shape), *offsets)))
+        fine = fine and 8 * math.prod(max(length, 1) for length in shape) < 2**62
+        fine = fine and DTYPES[kind].itemsize * math.prod(shape) == end - begin
+        _demand(fine, f"describes its array {key[:60]!r} wrongly: {DAMAGED}.")
+        tensors.append((key, TensorInfo(DTYPES[kind], tuple(shape), begin, end)))
     tensors.sort(key=lambda item: (item[1].begin, item[1].end))
     at = 0
     for key, tensor in tensors:
@@ -137,10 +129,6 @@ def check_tensors(table: dict[str, Any], size: int) -> dict[str, TensorInfo]:
     return dict(tensors)
 
 
-def _are_counts(values: Any) -> bool:
-    return isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)
-
-
 def parse_json(content: bytes | bytearray, max_values: int) -> dict[str, Any]:
     """A JSON object within limits; a ``ValueError`` says what is wrong with it.
 
@@ -149,9 +137,8 @@ def parse_json(content: bytes | bytearray, max_values: int) -> dict[str, Any]:
     """
     size = len(content)
     require(size <= MAX_JSON_BYTES, f"it has {size} bytes, over the limit of {MAX_JSON_BYTES}")
-    plain = np.frombuffer(
-        content.replace(b"\\\\", b"").replace(b'\\"', b""), dtype=np.uint8
-    )  # every quote that is left opens or closes a text
+    bare = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    plain = np.frombuffer(bare, dtype=np.uint8)  # every quote left opens or closes a text
     outside = np.cumsum(plain == ord('"'), dtype=np.uint8) % 2 == 0
     opening = ((plain == ord("[")) | (plain == ord("{"))) & outside
     closing = ((plain == ord("]")) | (plain == ord("}"))) & outside
@@ -162,12 +149,8 @@ def parse_json(content: bytes | bytearray, max_values: int) -> dict[str, Any]:
     depth = np.cumsum(np.where(opening[opening | closing], 1, -1)).max(initial=0)
     require(depth <= MAX_NESTING, f"it is nested deeper than {MAX_NESTING}")
     try:
-        parsed = json.loads(
-            content.decode(),
-            object_pairs_hook=_refuse_duplicates,
-            parse_int=_parse_integer,
-            parse_constant=_refuse_constant,
-        )
+        hooks: Any = {"object_pairs_hook": _refuse_duplicates, "parse_constant": _refuse_constant}
+        parsed = json.loads(content.decode(), **hooks)
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except json.JSONDecodeError:
@@ -186,20 +169,10 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def _parse_integer(digits: str) -> int:
-    # Converting them takes time that grows with the square.
-    require(len(digits) <= MAX_DIGITS, f"a number has more than {MAX_DIGITS} digits")
-    return int(digits)
-
-
 def write_model(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> int:
-    """Write a model file atomically; returns the bytes written.
-
-    The header is what JSON can hold, within the limits of this module; arrays are numbers or
-    booleans, of the types in ``DTYPES``.
-    """
+    """Write a model file atomically; returns the bytes written."""
     try:
         text = json.dumps(header, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
@@ -260,17 +233,14 @@ def _view_bytes(array: Array) -> memoryview:
 def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
     """Header of a model file, and what arrays it has, without reading them."""
     with _open(path) as file:
-        metadata, tensors, _ = _read_table(file)
-        return _parse_header(metadata), tensors
+        return _read_table(file)[:2]
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and arrays of a model file; the arrays are aligned, writable and not shared."""
     with _open(path) as file:
-        metadata, tensors, start = _read_table(file)
-        header = _parse_header(metadata)
-        checksum = zlib.crc32(metadata["header"].encode("utf-8", "surrogatepass"))
-        arrays = {}
+        header, tensors, metadata, start = _read_table(file)
+        arrays, checksum = {}, zlib.crc32(metadata["header"].encode("utf-8", "surrogatepass"))
         file.seek(start)
         for key, tensor in tensors.items():
             try:
@@ -283,8 +253,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             checksum = _add_checksum(checksum, key, array)
             odd = tensor.dtype == np.bool_ and array.view(np.uint8).max(initial=0) > 1
             _demand(not odd, f"cannot be read: {DAMAGED}.")
-            native = array.dtype.newbyteorder("=")
-            arrays[key] = array if sys.byteorder == "little" else array.astype(native)
+            arrays[key] = array.astype(array.dtype.newbyteorder("="), copy=False)
         fine = metadata.get("crc32", f"{checksum:08x}") == f"{checksum:08x}"
         damage = "is damaged (its contents do not match its checksum)"
         _demand(fine, f"{damage}: get a fresh copy.")
@@ -306,12 +275,11 @@ def _open(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
 
 def _fill(file: BufferedReader, content: memoryview) -> None:
     """Read exactly as many bytes as ``content`` has."""
-    whole = file.readinto(content) == len(content)
-    _demand(whole, "became shorter while it was read: try again.")
+    _demand(file.readinto(content) == len(content), "became shorter while it was read: try again.")
 
 
-def _read_table(file: BufferedReader) -> tuple[dict[str, str], dict[str, TensorInfo], int]:
-    """Metadata, arrays in the order of their bytes, and where these begin."""
+def _read_table(file: BufferedReader) -> tuple[Any, dict[str, TensorInfo], dict[str, str], int]:
+    """Header, arrays in the order of their bytes, metadata, and where the arrays begin."""
     size = os.fstat(file.fileno()).st_size
     first = bytearray(min(size, 512))
     _fill(file, memoryview(first))
@@ -327,10 +295,7 @@ def _read_table(file: BufferedReader) -> tuple[dict[str, str], dict[str, TensorI
     content = bytearray(length)
     file.seek(8)
     _fill(file, memoryview(content))
-    try:
-        table = parse_json(content, MAX_FILE_VALUES)
-    except ValueError as error:
-        raise ModelFileError(f"has a header that is wrong ({error}): {DAMAGED}.") from None
+    table = _parse(content, MAX_FILE_VALUES, "header")
     metadata = table.pop(METADATA, None)
     ours = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
     ours = ours and metadata.get("format") == "hingeline"
@@ -343,12 +308,14 @@ def _read_table(file: BufferedReader) -> tuple[dict[str, str], dict[str, TensorI
     newer = f"was written by a newer {told}: upgrade Hingeline to read it."
     older = f"was written by an older {told}: train again, or use the Hingeline that wrote it."
     _demand(int(version) == VERSION, newer if int(version) > VERSION else older)
-    return metadata, check_tensors(table, size - 8 - length), 8 + length
-
-
-def _parse_header(metadata: dict[str, str]) -> dict[str, Any]:
     _demand("header" in metadata, f"has no model header: {DAMAGED}.")
+    text = metadata["header"].encode("utf-8", "surrogatepass")
+    header = _parse(text, MAX_HEADER_VALUES, "model header")
+    return header, check_tensors(table, size - 8 - length), metadata, 8 + length
+
+
+def _parse(content: bytes | bytearray, max_values: int, what: str) -> dict[str, Any]:
     try:
-        return parse_json(metadata["header"].encode("utf-8", "surrogatepass"), MAX_HEADER_VALUES)
+        return parse_json(content, max_values)
     except ValueError as error:
-        raise ModelFileError(f"has a model header that is wrong ({error}): {DAMAGED}.") from None
+        raise ModelFileError(f"has a {what} that is wrong ({error}): {DAMAGED}.") from None

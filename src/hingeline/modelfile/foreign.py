@@ -99,8 +99,7 @@ def import_crfsuite(source: str | os.PathLike[str]) -> ChainSSVM:
     transition = _weights(lines, "TRANSITIONS", "1", labels, labels)
     emission = _weights(lines, "STATE_FEATURES", "0", attributes, labels)
     model = ChainSSVM(fit_intercept=False, boundary=False)
-    model.classes_ = np.array(list(labels))
-    model.n_features_in_ = len(attributes)
+    model.classes_, model.n_features_in_ = np.array(list(labels)), len(attributes)
     model.encoder_ = encoder_class("DictEncoder").from_vocabulary(list(attributes))
     model.encoder_.set_params(dtype=np.float64)  # which CRFsuite computes in
     model.scheme_ = None
@@ -162,9 +161,7 @@ def _weights(
     _open_section(lines, section)
     longest = max(map(len, labels))
     begin = f"  ({kind}) "
-    places: list[int] = []
-    values: list[float] = []
-    numbers: list[int] = []
+    found: dict[int, float] = {}
     while (line := lines.take()) != "}":
         first, fine = lines.at, line.startswith(begin)
         lines.demand(fine, f"expected an entry of {section}, got {line[:40]!r}.")
@@ -172,29 +169,21 @@ def _weights(
         while True:
             body, _, weight = text.rpartition(": ")
             hits = _splits(body, sources, labels, longest)
-            following = lines.peek()
-            if hits or following is None or lines.at - first >= _MOST_LINES:
+            if hits or lines.peek() is None or lines.at - first >= _MOST_LINES:
                 break
             text += "\n" + lines.take()
         reason = "is ambiguous" if hits else "names nothing listed above"
         entry = f"entry {line.strip()[:60]!r} of {section}"
         lines.demand(len(hits) == 1, f"{entry} {reason}.", first)
-        places.append(hits[0])
-        values.append(lines.weight(weight))
-        numbers.append(first)
+        if hits[0] in found:
+            lines.fail(f"this entry of {section} occurs twice.", first)
+        found[hits[0]] = lines.weight(weight)
     size = len(sources) * len(labels)
-    lines.demand(
-        size <= max(_LARGE, 1000 * len(values)),
-        f"{len(sources)} names with {len(labels)} labels need {size / 2**27:.0f} GB for "
-        f"{len(values)} weights of {section}: train again with fewer labels or attributes.",
-    )
+    what = f"{len(sources)} names with {len(labels)} labels need {size / 2**27:.0f} GB for"
+    what += f" {len(found)} weights of {section}: train again with fewer labels or attributes."
+    lines.demand(size <= max(_LARGE, 1000 * len(found)), what)
     table = np.zeros((len(sources), len(labels)))
-    flat = np.array(places, dtype=np.int64)
-    order = np.argsort(flat, kind="stable")
-    twice = np.flatnonzero(np.diff(flat[order]) == 0)
-    if len(twice):
-        lines.fail(f"this entry of {section} occurs twice.", numbers[order[twice[0] + 1]])
-    table.reshape(-1)[flat] = values
+    table.put(np.fromiter(found, np.int64), [*found.values()])
     return table
 
 
@@ -249,8 +238,7 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
         first_vector = table[:, :1] / (2 if n_vectors == 1 else 1)
         table = np.hstack([-first_vector, first_vector])
     model = MulticlassSSVM(fit_intercept=bias >= 0)
-    model.classes_ = np.array(labels)
-    model.n_features_in_ = n_features
+    model.classes_, model.n_features_in_ = np.array(labels), n_features
     blocks = {"coef": table[:n_features]}
     if bias >= 0:
         blocks["intercept"] = bias * table[n_features:]

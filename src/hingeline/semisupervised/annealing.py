@@ -121,19 +121,15 @@ def score_all(problem: ChainProblem, first: int, order: Array, w: Array, out: Ar
     """Scores (tokens, labels) of the sequences ``first + i``, without transitions."""
     start = problem.offsets[first]
     for i in order:
-        scores = position_scores(problem, first + i, w, 0.0)
-        lo = problem.offsets[first + i] - start
-        for t in range(scores.shape[0]):
-            for k in range(problem.n_labels):
-                out[lo + t, k] = scores[t, k]
+        lo, hi = problem.offsets[first + i] - start, problem.offsets[first + i + 1] - start
+        out[lo:hi] = position_scores(problem, first + i, w, 0.0)[:, : problem.n_labels]
 
 
 def find_best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -> Array:
     """Labels without loss and constraints, (8), of the sequences from number ``first`` on."""
     n = len(problem.offsets) - 1
     y = np.empty(problem.offsets[-1], dtype=np.int32)
-    values = np.empty(n)
-    workers.over(np.arange(first, n), decode_all, problem, PART, w, y, values)
+    workers.over(np.arange(first, n), decode_all, problem, PART, w, y, np.empty(n))
     return y[problem.offsets[first] :].copy()
 
 
@@ -390,8 +386,7 @@ def switch_labels(
             sequences = rng.permutation(n)
             places = rng.integers(0, np.repeat(lengths, lengths))
             candidates = rng.integers(0, max(problem.n_labels - 1, 1), len(places))
-        limit = most - switches
-        found = int(sweep_labels(*known, sequences, limit, places, candidates, labels))
+        found = int(sweep_labels(*known, sequences, most - switches, places, candidates, labels))
         switches += found
         if not found or switches >= most:
             break
@@ -486,10 +481,7 @@ class Annealing:
         self._plain = NO_LABELS  # predictions of the step before
 
     def run(self, schedule: Sequence[float] | None) -> Rounds:
-        """The labelled sequences alone, then every C_u of the schedule.
-
-        An interruption ends it; the steps that are complete are kept.
-        """
+        """The labelled sequences alone, then every C_u of the schedule, until interrupted."""
         if schedule is None:
             schedule = [price * (self.data.n - self.data.first) for price in PRICES]
         path = Rounds(AnnealingStep, self.data.model, self.dev)
@@ -515,21 +507,18 @@ class Annealing:
         result = path.results[-1]
         rounds = switches = 0
         settled = False
-        while not settled and rounds < settings.max_alternations:
+        while rounds < settings.max_alternations:
             labels, switched = self._match(result.weights, C_u)
             changed = float(np.mean(labels != problem.labels[at:]))
-            settled = rounds > 0 and changed <= float(settings.label_tol)
-            if settled:
+            if settled := rounds > 0 and changed <= float(settings.label_tol):
                 break
             rounds += 1
             switches += switched
             result = self._solve(C_u, labels)
             if settings.verbose >= 2:
-                print(
-                    f"  alternation {rounds}: {100 * changed:.2f} % of tokens relabelled in "
-                    f"{len(self._solver.changed)} sequences, {switched} switches",
-                    file=sys.stderr,
-                )
+                told = f"  alternation {rounds}: {100 * changed:.2f} % of tokens relabelled in"
+                n = len(self._solver.changed)
+                print(f"{told} {n} sequences, {switched} switches", file=sys.stderr)
             if result.stop_reason == "interrupted":
                 path.interrupted = True
                 return
@@ -591,10 +580,6 @@ class Annealing:
 
 
 def choose_by_violations(steps: Sequence[AnnealingStep]) -> int:
-    """The first step that removes 98 % of the violations that any does, of plain predictions.
-
-    Later steps only move the predictions further.
-    """
+    """The first step that removes 98 % of the violations that any does, of plain predictions."""
     costs = np.array([step.violations for step in steps])
-    reach = costs.min() + 0.02 * (costs[0] - costs.min())
-    return int(np.argmax(costs <= reach))
+    return int(np.argmax(costs <= costs.min() + 0.02 * (costs[0] - costs.min())))

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,14 +25,10 @@ from hingeline.core.blocks import spread
 from hingeline.core.primitives import Workers
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.chain import ChainSSVM, scale_C
-from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
+from hingeline.features import input as reading
 from hingeline.features.tables import TokenTable
-from hingeline.semisupervised.annealing import (
-    Annealing,
-    AnnealingStep,
-    ConstrainedLabels,
-    choose_by_violations,
-)
+from hingeline.semisupervised import annealing
+from hingeline.semisupervised.annealing import AnnealingStep, ConstrainedLabels
 
 NO_GAP = (
     "weights and labels together are not a convex problem, which has no certificate; that of the "
@@ -54,23 +49,14 @@ class PartlyLabelled:
     weights: Array  # of the labelled sequences
     seen: list[list[Any]]  # what constraints see of the sequences
 
-    @property
-    def n(self) -> int:
-        """Number of sequences."""
-        return len(self.order)
-
-    @property
-    def words(self) -> list[list[Any]]:
-        """What constraints see of the unlabelled sequences."""
-        return self.seen[self.first :]
+    n = property(lambda self: len(self.order))  # how many there are
+    words = property(lambda self: self.seen[self.first :])  # what is seen of unlabelled ones
 
     def make_problem(self, lo: int, hi: int) -> Any:
         """The sequences ``lo ≤ i < hi``; unlabelled tokens have label 0 for the time being."""
         a, b = int(self.offsets[lo]), int(self.offsets[hi])
-        padded = np.zeros(b - a, dtype=np.int32)
-        known = self.labels[a:b]
-        padded[: len(known)] = known
-        model = self.model
+        model, known = self.model, self.labels[a:b]
+        padded = np.pad(known, (0, b - a - len(known)))
         if isinstance(getattr(model, "class_weight", None), str):
             # Balance what is labelled, not what is to be labelled.
             model, classes = copy(model), model.classes_.tolist()
@@ -90,7 +76,7 @@ def prepare(
     model: Any, X: Any, y: Any, lengths: Any, sample_weight: Any, words: Any, classes: Any
 ) -> PartlyLabelled:
     """Fit the model's encoder on all sequences, find the classes, and put labelled ones first."""
-    encoder, matrix, offsets = learn_tokens(model.features, X, lengths)
+    encoder, matrix, offsets = reading.learn_tokens(model.features, X, lengths)
     known, flat = split_labels(y, offsets, lengths)
     require(flat, "y is None for all sequences: at least one must be labelled to begin from.")
     order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
@@ -99,9 +85,9 @@ def prepare(
         model.C = scale_C(matrix.data, matrix.indptr, False)
     model.encoder_ = encoder
     model.n_features_in_ = matrix.shape[1]
-    declared = [] if classes is None else plain_labels(classes)
-    model.classes_, index = find_classes([*declared, *flat])
-    labels = number_labels(flat, index)
+    declared = [] if classes is None else reading.plain_labels(classes)
+    model.classes_, index = reading.find_classes([*declared, *flat])
+    labels = reading.number_labels(flat, index)
     sizes = np.diff(offsets)[order]
     rows, inner = spread(offsets[:-1][order], sizes), np.cumsum([0, *sizes], dtype=np.int64)
     model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
@@ -115,38 +101,19 @@ def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]
 
     A sequence without labels is None in y, or None for each of its tokens where y is flat.
     """
-    if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
-        what = "y must be a list of label sequences with None for unlabelled ones"
-        raise TypeError(f"{what}, got {type(y).__name__}.")
-    n = len(offsets) - 1
-    parts = list(y)
-    nested = len(parts) == n and all(part is None or checks.is_list(part) for part in parts)
-    if lengths is not None and not nested:
-        flat = plain_labels(y)
-        if len(flat) != offsets[-1]:
-            what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
-            raise ValueError(f"{what}: one label per row, None for those of unlabelled sequences.")
-        parts = [flat[lo:hi] for lo, hi in pairwise(offsets.tolist())]
-    text = f"X has {n} sequences and y has {len(parts)}: they must have one length."
-    require(len(parts) == n, text)
-    known = np.zeros(n, dtype=bool)
-    labels: list[Any] = []
-    for i, (part, size) in enumerate(zip(parts, np.diff(offsets).tolist(), strict=True)):
-        if part is None:
-            continue
-        if not checks.is_list(part):
-            raise TypeError(f"y[{i}] must be a sequence of labels or None, got {part!r}.")
-        holes = [label is None for label in part]
-        if holes and all(holes):
-            continue
-        if any(holes):
-            what = f"y[{i}] has labels for some of its tokens only (none at {holes.index(True)})"
-            raise ValueError(f"{what}: give all of them, or None for the sequence.")
-        text = f"X[{i}] has {size} tokens and y[{i}] has {len(part)} labels"
-        require(len(part) == size, f"{text}: they must have one length.")
-        known[i] = True
-        labels.extend(plain_labels(part))
-    return known, labels
+    rows, sizes = list(y) if checks.is_list(y) else [], np.diff(offsets).tolist()
+    cut = lengths is None or all(row is None or checks.is_list(row) for row in rows)
+    if cut and len(rows) == len(sizes):
+        lengths = None
+        y = [[None] * size if row is None else row for row, size in zip(rows, sizes, strict=True)]
+    flat = reading.stack_labels(y, offsets, lengths)
+    holes = np.array([label is None for label in flat])
+    known = ~np.logical_and.reduceat(holes, offsets[:-1])
+    for i in np.flatnonzero(known & np.logical_or.reduceat(holes, offsets[:-1])).tolist():
+        t = int(np.argmax(holes[offsets[i] :]))
+        what = f"y[{i}] has labels for some of its tokens only (none at {t})"
+        raise ValueError(f"{what}: give all of them, or None for the sequence.")
+    return known, [label for label in flat if label is not None]
 
 
 def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[Any]]:
@@ -165,13 +132,11 @@ def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[A
         for i in chosen.tolist():
             text = f"words[{i}] has {len(seen[i])} words, but X[{i}] has {sizes[i]} tokens."
             require(len(seen[i]) == sizes[i], text)
-    elif (
-        not isinstance(seen, (list, tuple))
-        or len(seen) != len(sizes)
-        or sp.issparse(seen[0])
-        or (isinstance(seen[0], np.ndarray) and seen[0].dtype.kind not in "OU")
-    ):
-        return [[None] * int(sizes[i]) for i in chosen.tolist()]
+    else:
+        listed = isinstance(seen, (list, tuple)) and len(seen) == len(sizes)
+        first = seen[0] if listed else sizes
+        if sp.issparse(first) or (isinstance(first, np.ndarray) and first.dtype.kind not in "OU"):
+            return [[None] * int(sizes[i]) for i in chosen.tolist()]
 
     def word(token: Any) -> Any:
         is_row = isinstance(token, (tuple, list)) and token and isinstance(token[0], str)
@@ -182,13 +147,18 @@ def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[A
 
 @dataclass(eq=False, repr=False)
 class FewLabelsEstimator(BaseEstimator):
-    """An estimator around a base for sequences of which only some are labelled."""
+    """An estimator around a base for sequences of which only some are labelled.
+
+    Subclasses write ``_check(model, dev)``, which refuses parameters, and ``_learn(data, dev)``.
+    """
 
     base: Any = None
     constraints: Any = ()
     classes: Any = field(default=None, kw_only=True)
 
     _base_class: ClassVar[Any] = ChainSSVM
+    _check: ClassVar[Any]
+    _learn: ClassVar[Any]
 
     def fit(
         self,
@@ -222,27 +192,20 @@ class FewLabelsEstimator(BaseEstimator):
     def check_parameters(self, dev: Any = None) -> Any:
         """Refuse what :meth:`fit` would refuse of the parameters; the base to fit otherwise."""
         kind = self._base_class
-        if self.base is not None and not isinstance(self.base, kind):
-            raise TypeError(f"base must be a {kind.__name__}, got {self.base!r:.60}.")
-        if dev is not None and (not isinstance(dev, tuple) or len(dev) != 2):
-            raise TypeError("dev must be a pair (X_dev, y_dev).")
-        model = kind() if self.base is None else clone(self.base)
+        model = kind() if self.base is None else self.base
+        text = f"base must be a {kind.__name__}, got {model!r:.60}."
+        require(isinstance(model, kind), text, TypeError)
+        fine = dev is None or (isinstance(dev, tuple) and len(dev) == 2)
+        require(fine, "dev must be a pair (X_dev, y_dev).", TypeError)
+        model = clone(model)
         model.check_parameters()
         self._check(model, dev)
         return model
 
-    def _check(self, model: Any, dev: Any) -> None:
-        raise NotImplementedError
-
-    def _learn(self, data: PartlyLabelled, dev: Any) -> None:
-        raise NotImplementedError
-
     def _keep(self, model: Any, chosen: int) -> None:
         """Take a fitted model, that of the chosen step."""
-        self.base_ = model
-        self.classes_ = model.classes_
-        self.n_features_in_ = model.n_features_in_
-        self.selected_ = chosen
+        self.base_, self.selected_ = model, chosen
+        self.classes_, self.n_features_in_ = model.classes_, model.n_features_in_
 
     @property
     def weights_(self) -> Array:
@@ -276,13 +239,10 @@ def restore_weights(record: Any, constraints: Any) -> list[Any]:
 def check_margin_base(model: Any) -> None:
     """Refuse a structured SVM that cannot learn from labels which change."""
     for name, able in (("slack", "max"), ("rescale", "margin")):
-        value = getattr(model, name)
-        if value != able:
-            use = f"use {name}={able!r}"
-            raise ValueError(f"base's {name}={value!r} does not suit unlabelled sequences: {use}.")
-    if model._zero_one:
-        what = f"base's loss={model.loss!r} does not suit unlabelled sequences"
-        raise ValueError(f"{what}: use a loss that is a sum over tokens.")
+        what = f"base's {name}={getattr(model, name)!r} does not suit unlabelled sequences"
+        require(getattr(model, name) == able, f"{what}: use {name}={able!r}.")
+    what = f"base's loss={model.loss!r} does not suit unlabelled sequences"
+    require(not model._zero_one, f"{what}: use a loss that is a sum over tokens.")
     one_of("base's solver", model.solver, ("auto", "sdm"))
     if model.C != "scale":
         positive("base's C", model.C)
@@ -376,11 +336,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
 
     def _check(self, model: Any, dev: Any) -> None:
         check_margin_base(model)
-        if self._schedule is not None:
-            if len(self._schedule) == 0:
-                raise ValueError("C_u is empty: give at least one value, or None for the default.")
-            for k, value in enumerate(self._schedule):
-                positive(f"C_u[{k}]", value)
+        schedule = (1.0,) if self._schedule is None else self._schedule
+        require(len(schedule), "C_u is empty: give at least one value, or None for the default.")
+        for k, value in enumerate(schedule):
+            positive(f"C_u[{k}]", value)
         one_of("weights", self.weights, ("learned", "given"))
         one_of("start", self.start, ("beam", "viterbi"))
         one_of("order", self.order, ("sequential", "random"))
@@ -396,12 +355,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             positive("max_switches", self.max_switches, integer=True)
         if self.select is not None:
             one_of("select", self.select, ("dev", "violations", "last"))
-        if self.select == "dev" and dev is None:
-            raise ValueError("select='dev' needs development data: fit(X, y, dev=(X_dev, y_dev)).")
+        fine = self.select != "dev" or dev is not None
+        require(fine, "select='dev' needs development data: fit(X, y, dev=(X_dev, y_dev)).")
 
-    @property
-    def _schedule(self) -> Sequence[float] | None:
-        return (self.C_u,) if isinstance(self.C_u, (int, float)) else self.C_u
+    _schedule = property(lambda s: (s.C_u,) if isinstance(s.C_u, (int, float)) else s.C_u)
 
     def _learn(self, data: PartlyLabelled, dev: Any) -> None:
         model = data.model
@@ -412,9 +369,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         schedule = self._schedule
         if data.first == data.n:
             schedule = ()
-            what = "y has labels for all sequences: this is the supervised fit, and constraints"
-            what += " count for nothing. Mark unlabelled sequences with None."
-            warn(what)
+            what = (
+                "y has labels for all sequences: this is the supervised fit, and constraints count"
+            )
+            warn(f"{what} for nothing. Mark unlabelled sequences with None.")
         self.constraints_ = as_constraints(self.constraints)
         if self.weights == "learned":
             known = np.split(model.classes_[data.labels], data.offsets[1 : data.first])
@@ -425,13 +383,13 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         require(not (penalties.predicates and self.max_sweeps), text)
         with Workers(checks.effective_n_jobs(model.n_jobs), 0) as workers:
             rng = np.random.default_rng(seed)
-            path = Annealing(self, data, penalties, workers, rng, dev).run(schedule)
+            path = annealing.Annealing(self, data, penalties, workers, rng, dev).run(schedule)
         select = self.select or ("violations" if dev is None else "dev")
         chosen = len(path.steps) - 1
         if select == "dev":
             chosen = int(np.argmax([step.dev_score for step in path.steps]))
         elif select == "violations":
-            chosen = choose_by_violations(path.steps)
+            chosen = annealing.choose_by_violations(path.steps)
         model._store(path.results[chosen])
         self.transduction_ = data.restore_order(path.labels[chosen])
         self.step_weights_: list[Any] = [result.weights for result in path.results]
@@ -439,21 +397,17 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if path.interrupted:
             self.stop_reason_ = "interrupted"
             what = f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u"
-            what += ": the step it keeps is one of these."
-            warn(what)
+            warn(f"{what}: the step it keeps is one of these.")
 
     def _choose(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
         self._keep(model, chosen)
-        self.steps_ = steps
-        self.primal_objective_ = steps[chosen].objective
-        self.duality_gap_ = math.nan
-        self.stop_reason_ = NO_GAP
+        self.steps_, self.stop_reason_ = steps, NO_GAP
+        self.primal_objective_, self.duality_gap_ = steps[chosen].objective, math.nan
 
     def with_step(self, step: int) -> Any:
         """A copy that predicts with the weights of another step, without a certificate."""
         models = self.step_models_
-        other = type(self)(**self.get_params(deep=False))
-        other.__dict__.update(vars(self))
+        other = copy(self)
         other._choose(models[step], self.steps_, range(len(models))[step])
         return other
 
@@ -495,13 +449,11 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if not (rules and constrained):
             return self.base_.predict(X, lengths, allowed)
         problem = self.base_._prepare(X, lengths, allowed)
-        everyone = np.arange(len(problem.offsets) - 1)
-        seen = find_words(X, words, everyone, problem.offsets)
+        seen = find_words(X, words, np.arange(len(problem.offsets) - 1), problem.offsets)
         penalties = Penalties(rules, seen, self.classes_.tolist(), unknown="ignore")
         with Workers(checks.effective_n_jobs(self.base_.n_jobs), 0) as workers:
             search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
-            numbers = search.find()
-        return np.split(self.classes_[numbers], problem.offsets[1:-1])
+            return np.split(self.classes_[search.find()], problem.offsets[1:-1])
 
     def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
         """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.
@@ -523,8 +475,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         stored = copy(self.base_)  # its certificate is that of another problem
         stored.primal_objective_ = self.primal_objective_
         stored.dual_objective_ = stored.duality_gap_ = math.nan
-        stored.history_ = []
-        stored.stop_reason_ = NO_GAP
+        stored.history_, stored.stop_reason_ = [], NO_GAP
         return stored.save(path, metadata=both, **options)
 
     @classmethod

@@ -58,10 +58,9 @@ def examples_of(problem: Any) -> Examples:
 
 
 def choose_planes(multipliers: Multipliers, chosen: Array, room: int = 0) -> Multipliers:
-    """The multipliers of some examples, without planes that count for nothing.
+    """The multipliers of some examples, each with room for so many planes beside those that count.
 
-    Each has room for so many planes more. Inner products are left out: who needs them computes
-    them.
+    Inner products are left out: who needs them computes them.
     """
     if isinstance(multipliers, np.ndarray):
         return multipliers[chosen]
@@ -153,8 +152,7 @@ def restore_planes(
 ) -> WorkingSet:
     """A working set from what :func:`list_planes` returned: everything else is computed anew."""
     ws = blocks.empty_working_set(compiled.lengths, np.maximum(used, 1))
-    scratch = np.zeros(compiled.scratch_size)
-    if not insert_all(compiled.problem, form, ws, used, y, scratch):
+    if not insert_all(compiled.problem, form, ws, used, y, np.zeros(compiled.scratch_size)):
         raise ValueError("a plane of the stored state is there twice, or is not a plane")
     slots = blocks.spread(ws.slot, ws.used)
     ws.alpha[slots] = mass
@@ -180,15 +178,8 @@ class LiveWeights:
         self.stride = next(iter(self.layout.values())).stride
         self._w, self._u = self._allocate(), self._allocate()
 
-    @property
-    def w(self) -> Array:
-        """The weights, as solvers take them."""
-        return self._w[: self.layout.size]
-
-    @property
-    def u(self) -> Array:
-        """``Σ drift·a·Δf``."""
-        return self._u[: self.layout.size]
+    w = property(lambda self: self._w[: self.layout.size])  # the weights, as solvers take them
+    u = property(lambda self: self._u[: self.layout.size])  # Σ drift·a·Δf
 
     def _allocate(self) -> Array:
         """Zeros with room for as many labels as a row holds."""
@@ -245,13 +236,9 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     weights = whole.weights
     used, y, mass, drift = list_planes(choose_planes(whole.multipliers, np.arange(len(weights))))
     matrix, offsets, labels = examples_of(whole.compiled.problem)
-    columns, values, indptr = matrix.indices, matrix.data, matrix.indptr.astype(np.int64)
-    if model.fit_intercept:
-        kept = np.ones(len(columns), dtype=bool)
-        kept[indptr[1:] - 1] = False
-        columns, values = columns[kept], values[kept]
-        indptr = indptr - np.arange(len(indptr))
-    arrays = {"indptr": indptr, "indices": columns.astype(np.int32), "values": values}
+    matrix = matrix[:, : model.n_features_in_]  # without the constant
+    indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    arrays = {"indptr": indptr, "indices": indices, "values": matrix.data}
     arrays |= {"labels": labels, "weights": weights}
     arrays |= {"used": used, "y": y, "mass": mass, "drift": drift}
     if offsets is not None:
@@ -271,75 +258,58 @@ class StoredState:
     """A state as a file has it, checked; made into a dual state when it is needed."""
 
     def __init__(self, model: Any, meta: Any, arrays: Mapping[str, Array]) -> None:
-        described = isinstance(meta, dict) and set(meta) == {"visits", "fresh"}
-        require(described, "the state is described wrongly")
-        for name, value in meta.items():
+        fine = isinstance(meta, dict) and set(meta) == {"visits", "fresh"}
+        for value in meta.values() if fine else ():
             counted = type(value) in (int, float) and 0 <= value < 2**52 and value == int(value)
-            require(counted, f"{name} must be a count")
+            fine = fine and counted
+        require(fine, "the state must have two counts, visits and fresh")
         self.visits, self.fresh = float(meta["visits"]), int(meta["fresh"])
         chain = "transition" in model._layout
         names = {name for name in _TYPES if chain or name != "offsets"}
         require(set(arrays) == names, "the arrays of the state are not those it needs")
-        self.arrays = dict(arrays)
-        self.weights = arrays["weights"]
+        self.arrays, self.weights = dict(arrays), arrays["weights"]
         for name, array in arrays.items():
             fine = array.ndim == 1 and array.dtype.name in _TYPES[name]
             require(fine, f"array {name!r} of the state has a wrong shape or dtype")
+        self.offsets = arrays.get("offsets", np.arange(len(arrays["labels"]) + 1))
+        self.lengths = np.diff(self.offsets)
         self._check_rows(int(model.n_features_in_), len(model.classes_))
-        self._check_planes(len(model.classes_))
+        self._check_planes()
         self._check_feasible(model)
-        if chain:
-            sizes = {"labels": self.lengths, "y": np.repeat(self.lengths, self.arrays["used"])}
-            for name, counts in sizes.items():
-                ends = np.concatenate([[0], np.cumsum(counts)])
-                allowed = model._allows(self.arrays[name], ends)
-                require(allowed, "the state has outputs that the scheme forbids")
-
-    @property
-    def lengths(self) -> Array:
-        """Length of every example's output."""
-        if "offsets" in self.arrays:
-            return np.diff(self.arrays["offsets"])
-        return np.ones(len(self.arrays["labels"]), dtype=np.int64)
+        sizes = {"labels": self.lengths, "y": np.repeat(self.lengths, self.arrays["used"])}
+        for name, counts in sizes.items() if chain else ():
+            allowed = model._allows(self.arrays[name], np.concatenate([[0], np.cumsum(counts)]))
+            require(allowed, "the state has outputs that the scheme forbids")
 
     def _check_rows(self, n_features: int, n_labels: int) -> None:
-        rows = self.arrays
-        indptr, indices, labels = rows["indptr"], rows["indices"], rows["labels"]
-        _rising(indptr, len(indices), "indptr", strictly=False)
-        fits = len(indptr) == len(labels) + 1 and len(rows["values"]) == len(indices)
-        require(fits, "the rows of the state do not fit together")
-        require(_within(indices, n_features), "the state has features that the model does not have")
-        follows = np.ones(len(indices), dtype=bool)
-        follows[indptr[:-1][indptr[:-1] < len(indices)]] = False
-        rises = (np.diff(indices)[follows[1:]] > 0).all()
-        require(rises, "the features of a row of the state are not sorted")
-        require(np.isfinite(rows["values"]).all(), "the values of the state are not finite")
-        if "offsets" in rows:
-            _rising(rows["offsets"], len(labels), "offsets", strictly=True)
-        known = len(labels) and _within(labels, n_labels)
-        require(known, "the state has labels that the model does not have")
-        weights = rows["weights"]
-        require(self.fresh <= len(weights), "fresh must be at most the number of examples")
+        values, indices, indptr = (self.arrays[name] for name in ("values", "indices", "indptr"))
+        labels, weights = self.arrays["labels"], self.weights
+        self.rows = sp.csr_matrix((values, indices, indptr), shape=(len(labels), n_features))
+        self.rows.check_format()  # refuses what is out of bounds
+        fine = self.rows.has_canonical_format and indptr[-1] == len(indices)
+        fine = fine and np.isfinite(values).all()
+        require(fine, "the rows of the state are not sorted, or not finite")
+        ends = self.offsets[[0, -1]].tolist() if len(self.offsets) > 1 else None
+        fine = ends == [0, len(labels)] and (self.lengths > 0).all()
+        require(fine, "array 'offsets' of the state does not cut its rows")
+        fine = _within(labels, n_labels) and _within(self.arrays["y"], n_labels)
+        require(fine, "the state has labels that the model does not have")
         fine = weights.shape == self.lengths.shape and np.isfinite(weights).all()
-        require(fine, "the weights of the state's examples are not numbers")
-        fine = (weights >= 0).all() and weights.any()
+        fine = fine and (weights >= 0).all() and weights.any() and self.fresh <= len(weights)
         require(fine, "the weights of the state's examples are out of range")
 
-    def _check_planes(self, n_labels: int) -> None:
+    def _check_planes(self) -> None:
         used, y, mass, drift = (self.arrays[name] for name in ("used", "y", "mass", "drift"))
-        lengths = self.lengths
+        lengths, many = self.lengths, used.astype(np.float64)
         counted = used.shape == lengths.shape and _within(used, len(mass) + 1)
         counted = counted and used.sum() == len(mass) == len(drift)
+        counted = counted and float(many @ lengths) == len(y)
         require(counted, "the planes of the state are counted wrongly")
-        many = used.astype(np.float64)
-        require(float(many @ lengths) == len(y), "the outputs of the state have wrong lengths")
         few = float((many**2).sum()) <= _PRODUCTS * len(mass) + _FREE_PRODUCTS
         require(few, "an example of the state has too many planes")
-        known = _within(y, n_labels)
-        require(known, "the outputs of the state have labels that the model does not have")
-        fine = np.isfinite(mass).all() and (mass >= 0).all() and np.isfinite(drift).all()
+        fine = bool(np.isfinite(mass).all() and (mass >= 0).all() and np.isfinite(drift).all())
+        fine = fine and (self.visits > 0 or not drift.any())
         require(fine, "the multipliers of the state are out of range")
-        require(self.visits > 0 or not drift.any(), "the state has an average of no iterates")
         labels, at, first = self.arrays["labels"], 0, 0
         for count, length in zip(used.tolist(), lengths.tolist(), strict=True):
             seen = {labels[first : first + length].tobytes()}
@@ -368,21 +338,12 @@ class StoredState:
 
     def restore(self, model: Any) -> DualMemory:
         """The dual state, for ``partial_fit`` and ``forget`` to go on with."""
-        rows, shape = self.arrays, (len(self.arrays["labels"]), model.n_features_in_)
-        matrix = sp.csr_matrix((rows["values"], rows["indices"], rows["indptr"]), shape=shape)
-        problem = model._make(model._with_constant(matrix), rows.get("offsets"), rows["labels"])
+        rows = self.arrays
+        problem = model._make(model._with_constant(self.rows), rows.get("offsets"), rows["labels"])
         compiled, form = model._compile(problem), self.formulation(model)
         parts = (rows[name] for name in ("used", "y", "mass", "drift"))
         planes = restore_planes(compiled, form, *parts)
         return DualMemory(compiled, form, planes, rows["weights"], model._settings())
-
-
-def _rising(ends: Array, total: int, name: str, strictly: bool) -> None:
-    """Refuse what does not rise from 0 to ``total``."""
-    steps = np.diff(ends)
-    falls = (steps <= 0) if strictly else (steps < 0)
-    fine = len(ends) > 1 and ends[0] == 0 and ends[-1] == total and not falls.any()
-    require(fine, f"array {name!r} of the state must rise from 0 to {total}")
 
 
 def _within(numbers: Array, end: int) -> bool:

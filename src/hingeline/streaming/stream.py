@@ -39,18 +39,8 @@ from hingeline.core.solver import PlaneSolver
 from hingeline.features.input import find_classes
 from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdm import SDM
-from hingeline.streaming.memory import (
-    Examples,
-    LiveWeights,
-    add_multipliers,
-    choose_planes,
-    clear_drift,
-    examples_of,
-    join_multipliers,
-    list_planes,
-    restore_planes,
-    sum_masses,
-)
+from hingeline.streaming import memory as store
+from hingeline.streaming.memory import Examples, LiveWeights
 
 #: Examples that are decoded at the same weights: few, since each is decoded once or twice.
 TOGETHER = 4
@@ -58,16 +48,10 @@ REPEATS = 2  # How often a visit decodes an example, while it is violated.
 FOLLOW = 4  # Older examples whose known planes are visited, for each new one
 FEW = 8  # of a batch that has at least so many: with fewer, it costs more than the batch.
 CARRY_OVER = "call partial_fit once without passes=, which carries them over."
-#: What a call that fails leaves as it was.
-_GROWING = ("classes_", "n_features_in_", "feature_names_in_", "scheme_", "encoder_")
 
 
 class Stream:
-    """Examples, multipliers and weights that an estimator keeps between calls.
-
-    The multipliers of the owner's last fit, if it kept any, or those of the file that it was
-    loaded from are the first block.
-    """
+    """Examples, multipliers and weights that an estimator keeps between calls."""
 
     def __init__(self, owner: Any) -> None:
         self.owner = owner
@@ -77,7 +61,7 @@ class Stream:
         self.fresh = 0  # examples at the end that only the last call has visited
         kept = vars(owner).get("_dual")
         if kept is not None:
-            clear_drift(kept.planes())
+            store.clear_drift(kept.planes())
             self.blocks = [owner.__dict__.pop("_dual")]
         elif "_stored" in vars(owner):
             what = "this model was loaded from a file, which holds neither training data nor"
@@ -126,15 +110,12 @@ class Stream:
     @contextlib.contextmanager
     def undo_on_error(self) -> Iterator[None]:
         """Labels and features that a failed call found are not kept."""
-        known = vars(self.owner)
-        before = {name: known[name] for name in _GROWING if name in known}
+        before = dict(vars(self.owner))
         try:
             yield
         except BaseException:
             self.live = None  # the weights may have been given room
-            for name in _GROWING:
-                known.pop(name, None)
-            known.update(before)
+            self.owner.__dict__ = before
             raise
 
     def learn(
@@ -152,15 +133,14 @@ class Stream:
                 self.live = None
                 self._shrink(memory - len(weights))
         text = "the scheme has changed, which passes= cannot follow"
-        fine = passes is None or not afresh
-        require(fine, f"{text}: call partial_fit once without passes=.")
+        require(passes is None or not afresh, f"{text}: call partial_fit once without passes=.")
         examples, whole = (self.owner._with_constant(examples[0]), *examples[1:]), None
         if passes is not None and (memory is None or not self.blocks):
             self._visit_new(examples, weights, passes)
             return
         if self.blocks:
             whole = self.merge()
-            parts = [examples_of(whole.compiled.problem), examples]
+            parts = [store.examples_of(whole.compiled.problem), examples]
             examples = self._stack(parts, self.owner.n_features_in_)
             weights = np.concatenate([whole.weights, weights])
         problem = self.owner._make(*examples)
@@ -168,18 +148,20 @@ class Stream:
             self._visit_all(problem, weights, whole, passes)
             return
         dual = self.owner._train(problem, weights, None if afresh else whole)
-        clear_drift(dual.planes())
+        store.clear_drift(dual.planes())
         if not self.owner.warm_start:  # planes that lost their mass would add up from call to call
-            dual.multipliers = choose_planes(dual.multipliers, np.arange(len(weights)))
+            dual.multipliers = store.choose_planes(dual.multipliers, np.arange(len(weights)))
         self.blocks, self.live, self.visits, self.fresh = [dual], None, 0.0, 0
 
     def merge(self) -> DualMemory:
         """All blocks as one."""
         if len(self.blocks) > 1:
             owner = self.owner
-            examples = [examples_of(block.compiled.problem) for block in self.blocks]
+            examples = [store.examples_of(block.compiled.problem) for block in self.blocks]
             compiled = owner._compile(owner._make(*self._stack(examples, owner.n_features_in_)))
-            multipliers = join_multipliers([b.multipliers for b in self.blocks], compiled.n_outputs)
+            multipliers = store.join_multipliers(
+                [b.multipliers for b in self.blocks], compiled.n_outputs
+            )
             weights = np.concatenate([block.weights for block in self.blocks])
             fields: Any = (  # blocks differ in what is per example only
                 np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
@@ -190,10 +172,7 @@ class Stream:
         return self.blocks[0]
 
     def _stack(self, parts: Sequence[Examples], n_columns: int) -> Examples:
-        """Examples below each other, so many columns wide, with the constant feature behind them.
-
-        Parts may be narrower, or wider in columns that nothing is in.
-        """
+        """Examples below each other, so many columns wide, the constant feature behind them."""
         constant = bool(self.owner.fit_intercept)
         matrices = []
         for rows, _, _ in parts:
@@ -258,19 +237,21 @@ class Stream:
                 slots = spread(ws.slot[chosen], ws.used[chosen])
                 slots = slots[(ws.alpha[slots] != 0.0) | (ws.drift[slots] != 0.0)]
                 part, _, self.visits = self._pass_over(part, 0, live, self.visits)
-                ws.alpha[slots], ws.drift[slots] = list_planes(part.multipliers)[2:]
+                ws.alpha[slots], ws.drift[slots] = store.list_planes(part.multipliers)[2:]
 
     def _visit_all(self, problem: Any, weights: Array, whole: DualMemory, passes: int) -> None:
         """Visit all examples, which are few; the average begins anew."""
         self._refuse_other_costs(whole.compiled.problem.cost, problem.cost)
         compiled, form = self.owner._compile(problem), self._make_form(weights, problem.labels)
         n = len(whole.weights)
-        used, y, mass, drift = list_planes(choose_planes(whole.multipliers, np.arange(n)))
+        used, y, mass, drift = store.list_planes(
+            store.choose_planes(whole.multipliers, np.arange(n))
+        )
         used = np.concatenate([used, np.zeros(compiled.n - n, dtype=np.int64)])
-        start = restore_planes(compiled, form, used, y, mass, np.zeros_like(drift))
+        start = store.restore_planes(compiled, form, used, y, mass, np.zeros_like(drift))
         self.visits = 0.0
         live = self._allocate()
-        add_multipliers(problem, form, start, 1.0, live.w, drift=False)
+        store.add_multipliers(problem, form, start, 1.0, live.w, drift=False)
         block = DualMemory(compiled, form, start, weights, self.owner._settings())
         self._visit([(block, passes)], live, "examples kept")
         self.fresh = 0
@@ -295,26 +276,19 @@ class Stream:
                 interrupted = row.passes < passes
                 rows.append(row)
         self.blocks, self.live, self.visits = kept, live, visits
-        row = rows[0]._replace(
-            time=time.perf_counter() - began,
-            oracle_calls=sum(row.oracle_calls for row in rows),
-            planes=sum(row.planes for row in rows),
-        )
+        sums = {n: sum(getattr(row, n) for row in rows) for n in ("oracle_calls", "planes")}
+        row = rows[0]._replace(time=time.perf_counter() - began, **sums)
         done = row.passes
         reason = f"{done} {'pass' if done == 1 else 'passes'} over the {which}, as asked for"
         self._store_uncertified("interrupted" if interrupted else reason, done, [row])
         if interrupted:
             text = f"partial_fit was interrupted after {done} of {todo[0][1]} passes"
-            text += ": the new examples are kept with the multipliers reached."
-            warn(text, ConvergenceWarning)
+            warn(f"{text}: the new examples are kept as far as they came.", ConvergenceWarning)
 
     def _pass_over(
         self, block: DualMemory, passes: int, live: LiveWeights, visits: float
     ) -> tuple[DualMemory, HistoryRow, float]:
-        """The block after so many passes, or fewer if interrupted; the visits made by then.
-
-        0 passes are one over the planes it has, all of which stay.
-        """
+        """The block after so many passes (0: one over its planes), and the visits made by then."""
         owner, compiled, form = self.owner, block.compiled, block.form
         seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
         kind = self._solver_class()
@@ -322,7 +296,7 @@ class Stream:
         asked = {"block": TOGETHER, **(owner.solver_options or {}), **owner._own_options(kind)}
         asked |= {"cg_steps": 0, "newton_weights": 0}
         options = {name: v for name, v in asked.items() if name in option_names(kind)}
-        add_multipliers(compiled.problem, form, block.multipliers, -1.0, live.u, drift=True)
+        store.add_multipliers(compiled.problem, form, block.multipliers, -1.0, live.u, drift=True)
         done, gain, nan = 0, math.nan, math.nan
         n_jobs = effective_n_jobs(owner.n_jobs)
         with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
@@ -330,7 +304,7 @@ class Stream:
             solver = kind(compiled, form, workers, seed, options, none)
             # The weights have these planes already.
             room = 4 if passes else 0
-            known: Any = choose_planes(block.multipliers, np.arange(compiled.n), room)
+            known: Any = store.choose_planes(block.multipliers, np.arange(compiled.n), room)
             solver.ws = solver.take_over(known)
             solver.streaming, solver.w, solver.visits = True, live.w, visits
             solver.repeats = REPEATS
@@ -343,8 +317,8 @@ class Stream:
                     done += 1
             except KeyboardInterrupt:  # kernels run to their end: mass and weights agree
                 pass
-        planes = choose_planes(solver.ws, np.arange(compiled.n)) if passes else solver.ws
-        add_multipliers(compiled.problem, form, planes, 1.0, live.u, drift=True)
+        planes = store.choose_planes(solver.ws, np.arange(compiled.n)) if passes else solver.ws
+        store.add_multipliers(compiled.problem, form, planes, 1.0, live.u, drift=True)
         kept = dataclasses.replace(block, compiled=without_tables(compiled), multipliers=planes)
         row = HistoryRow(nan, done, solver.oracle_calls, nan, nan, nan, gain, solver.n_planes)
         return kept, row, solver.visits
@@ -365,15 +339,14 @@ class Stream:
         self._pose(block, live)
         for flat, drift in ((live.w, False), (live.u, True)):
             problem = block.compiled.problem
-            add_multipliers(problem, block.form, block.multipliers, factor, flat, drift)
+            store.add_multipliers(problem, block.form, block.multipliers, factor, flat, drift)
 
     def _pose(self, block: DualMemory, live: LiveWeights) -> None:
         """Pose the problem of a block anew where the weights have grown."""
         owner, problem = self.owner, block.compiled.problem
-        width = live.n_columns + bool(owner.fit_intercept)
         sizes = (problem.n_features, problem.n_labels, problem.stride)
-        if sizes != (width, live.n_labels, live.stride):
-            examples = self._stack([examples_of(problem)], live.n_columns)
+        if sizes != (live.n_columns + bool(owner.fit_intercept), live.n_labels, live.stride):
+            examples = self._stack([store.examples_of(problem)], live.n_columns)
             block.compiled = without_tables(owner._compile(owner._make(*examples, live.stride)))
 
     def average(self) -> Array:
@@ -400,7 +373,14 @@ class Stream:
             positive("keep_last", keep_last, integer=True)
             gone[: max(n - int(keep_last), 0)] = True
         else:
-            gone[read_choice(which, n)] = True
+            chosen = np.asarray(which)
+            fine = chosen.ndim == 1 and (chosen.dtype.kind in "iub" or not chosen.size)
+            require(fine, "which must be a vector of numbers of examples, or a mask.", TypeError)
+            try:
+                gone[chosen if chosen.size else []] = True
+            except IndexError as error:
+                text = f"which does not fit the {n} examples that are remembered"
+                raise ValueError(f"{text}: {error}.") from None
         require(not gone.all(), f"which= names all {n} examples: leave at least one, or fit anew.")
         if gone.any():
             self._drop(gone)
@@ -408,11 +388,8 @@ class Stream:
             self._store_uncertified(f"{np.count_nonzero(gone)} examples were forgotten", 0, [])
 
     def _shrink(self, room: int) -> None:
-        """Forget what does not fit into the memory: examples without mass first, oldest first.
-
-        Forgetting an example without mass changes no weight.
-        """
-        mass = np.concatenate([sum_masses(block.multipliers) for block in self.blocks])
+        """Forget what does not fit into the memory: first what has no mass, the oldest first."""
+        mass = np.concatenate([store.sum_masses(block.multipliers) for block in self.blocks])
         if len(mass) <= room:
             return
         gone = np.zeros(len(mass), dtype=bool)
@@ -423,10 +400,7 @@ class Stream:
         self._drop(gone)
 
     def _drop(self, gone: Array) -> None:
-        """Take examples out of the blocks and of the weights; the average begins anew.
-
-        An average over iterates with and without them would be of neither problem.
-        """
+        """Take examples out of the blocks and of the weights; the average begins anew."""
         live = self.live
         if live is not None:
             live.make_room(self.owner.n_features_in_, len(self.owner.classes_))
@@ -436,7 +410,7 @@ class Stream:
         left: list[DualMemory] = []
         ends = np.cumsum([len(block.weights) for block in self.blocks])
         for block, part in zip(self.blocks, np.split(gone, ends[:-1]), strict=True):
-            clear_drift(block.multipliers)
+            store.clear_drift(block.multipliers)
             if live is not None and part.any():
                 self._add(self._choose(block, np.flatnonzero(part)), live, -1.0)
             if not part.all():
@@ -444,38 +418,17 @@ class Stream:
         self.blocks = left
 
     def _choose(self, block: DualMemory, chosen: Array) -> DualMemory:
-        owner, problem = self.owner, block.compiled.problem
+        owner, problem, rows = self.owner, block.compiled.problem, chosen
         stride = problem.stride if problem.stride >= len(owner.classes_) else None
-        small = owner._make(*choose_examples(problem, chosen), stride)
+        matrix, offsets, labels = store.examples_of(problem)
+        if offsets is not None:
+            lengths = np.diff(offsets)[chosen]
+            rows, offsets = spread(offsets[:-1][chosen], lengths), np.append(0, lengths).cumsum()
+        small = owner._make(matrix[rows], offsets, labels[rows], stride)
         fields: Any = (v[chosen] if isinstance(v, np.ndarray) else v for v in block.form)
-        return dataclasses.replace(
-            block,
-            compiled=without_tables(owner._compile(small)),
-            form=Formulation(*fields),
-            multipliers=choose_planes(block.multipliers, chosen),
-            weights=block.weights[chosen],
-        )
-
-
-def read_choice(which: Any, n: int) -> Array:
-    """Numbers of examples from numbers or a mask."""
-    array = np.asarray(which)
-    fine = array.ndim == 1 and (array.dtype.kind in "iub" or not array.size)
-    require(fine, "which must be a vector of numbers of examples, or a mask.", TypeError)
-    kept = f"but {n} examples are remembered."
-    if array.dtype == bool:
-        require(len(array) == n, f"which has {len(array)} entries, {kept}")
-        return np.flatnonzero(array)
-    chosen = array.astype(np.int64)
-    for number in chosen[(chosen < -n) | (chosen >= n)]:
-        raise ValueError(f"which names example {number}, {kept}")
-    return chosen
-
-
-def check_columns(now: int, before: int, name: str) -> None:
-    """Refuse fewer features than before; more of them come behind those known."""
-    what = f"X has {now} features, but {name} is expecting {before} features as input"
-    require(now >= before, f"{what}, or more where new ones have come behind them.")
+        compiled, form = without_tables(owner._compile(small)), Formulation(*fields)
+        planes = store.choose_planes(block.multipliers, chosen)
+        return DualMemory(compiled, form, planes, block.weights[chosen], block.settings)
 
 
 def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
@@ -496,22 +449,11 @@ def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
     return both
 
 
-def choose_examples(problem: Any, chosen: Array) -> Examples:
-    """Rows, offsets and labels of some examples."""
-    matrix, offsets, labels = examples_of(problem)
-    if offsets is None:
-        return matrix[chosen], None, labels[chosen]
-    lengths = np.diff(offsets)[chosen]
-    rows = spread(offsets[:-1][chosen], lengths)
-    return matrix[rows], np.concatenate([[0], np.cumsum(lengths)]), labels[rows]
-
-
 def without_tables(compiled: Compiled) -> Compiled:
     """The problem without inner products of tokens, which can be computed again."""
     problem = compiled.problem
     if not hasattr(problem, "token_gram"):
         return compiled
     none = np.full(len(problem.gram_row), -1, dtype=np.int64)
-    return dataclasses.replace(
-        compiled, problem=problem._replace(token_gram=np.empty(0), gram_row=none)
-    )
+    smaller = problem._replace(token_gram=np.empty(0), gram_row=none)
+    return dataclasses.replace(compiled, problem=smaller)
