@@ -32,6 +32,8 @@ from hingeline.core.formulations import Formulation, cut_back
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver, PlaneSolver
 
+VARIANTS = ("parts", "enumerated", "nu")  # More files of this solver, in the order to look at them.
+
 
 @helper
 def pair_steps(
