@@ -97,14 +97,13 @@ def test_a_solver_is_one_file(tmp_path, monkeypatch):
     code = "from hingeline.solvers.sdm import SDM\nclass Toy(SDM):\n    name = 'toy-solver'\n"
     (tmp_path / "toy.py").write_text(code)
     monkeypatch.setattr(solvers, "__path__", [*solvers.__path__, str(tmp_path)])
-    registry._modules.cache_clear()
     try:
         found = registry.find("toy-solver", "max")
         assert (found.__name__, found.slacks) == ("Toy", ("max", "squared"))
         with pytest.raises(ValueError, match=r"'toy' is not known.*'auto', 'sdm', .*'toy-solver'"):
             registry.find("toy", "max")
     finally:
-        registry._modules.cache_clear()
+        registry._homes.cache_clear()
         sys.modules.pop("hingeline.solvers.toy", None)
 
 

@@ -23,7 +23,6 @@ from hingeline.core.formulations import RESCALINGS, SLACKS
 AUTOMATIC = ("sdm", "sdcd")  # ``"auto"`` is the first of these that solves the slack.
 
 
-@cache
 def _modules() -> dict[str, str]:
     """The modules of ``hingeline.solvers`` by the names of their files; none is imported."""
     home = import_module("hingeline.solvers")
@@ -46,14 +45,20 @@ def list_names() -> list[str]:
     return list(dict.fromkeys((*AUTOMATIC, *found)))
 
 
-def declared(name: str) -> Iterator[Any]:
-    """The solver classes of a name, one for each kind of slack and of working set."""
+@cache
+def _homes(name: str) -> list[str]:
+    """The modules that may declare a solver of this name."""
     known = _modules()
     home = known.get(name.replace("-", "_")) or known.get(name.partition("-")[0])
-    if home is not None:
-        variants = getattr(import_module(home), "VARIANTS", ())
-        for module in (home, *map(known.__getitem__, variants)):  # loaded one by one, as asked for
-            yield from (solver for solver in _classes(module) if solver.name == name)
+    if home is None:
+        return []
+    return [home, *(known[file] for file in getattr(import_module(home), "VARIANTS", ()))]
+
+
+def declared(name: str) -> Iterator[Any]:
+    """The solver classes of a name, one for each kind of slack and of working set."""
+    for module in _homes(name):  # one by one: nobody loads what is not asked for
+        yield from (solver for solver in _classes(module) if solver.name == name)
 
 
 def find(name: str, slack: str, all_outputs: bool = False, in_parts: bool = False) -> Any:
