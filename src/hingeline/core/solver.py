@@ -200,11 +200,7 @@ class CertifiedSolver(ABC):
         return self.linear() - 0.5 * square - 0.5 * ridge
 
     def repair(self) -> None:
-        """Weights from the multipliers again, after an interruption anywhere.
-
-        Interpreted code may stop between a multiplier and its weights, or while the average
-        stands in for the last iterate.
-        """
+        """Weights from the multipliers again, after an interruption anywhere, in a visit, too."""
         known = self.multipliers()
         known.mass[:] = cut_back(self.by_block(self.form), known.mass, known.owners)
         self.w = aligned_zeros(self.compiled.n_weights)
@@ -420,10 +416,7 @@ class PlaneSolver(CertifiedSolver):
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
-        """The planes, with multipliers made feasible for another C or other weights.
-
-        There may be more examples. Planes of another rescaling or loss are other planes.
-        """
+        """The planes, with multipliers made feasible; there may be more examples."""
         old = before.planes()
         if not isinstance(old, WorkingSet) or not before.same_planes(compiled, form):
             return None
@@ -432,8 +425,7 @@ class PlaneSolver(CertifiedSolver):
         ws = blocks.empty_working_set(compiled.lengths, capacity, len(old.gram) > 0)
         blocks.copy_planes(old, ws)
         ws.alpha[:] = carry_over(before.form, form, ws.alpha, capacity)
-        ws.drift[:] = 0.0
-        ws.stamp[:] = 0
+        ws.drift[:], ws.stamp[:] = 0.0, 0
         return ws
 
     def take_over(self, start: WorkingSet | None) -> WorkingSet:
@@ -484,11 +476,9 @@ class PlaneSolver(CertifiedSolver):
         asked = (None if plain else epsilon, self.clock, patience, SCRATCH, self.violation)
         self.over(order, blocks.find_planes, self.form, self.ws, PART, self.w, *asked)
 
-    def move(
-        self, order: Array, form: Formulation, gaps: Array, averaged: bool = True
-    ) -> tuple[float, float]:
+    def move(self, order: Array, form: Formulation, gaps: Array, averaged: bool = True) -> float:
         """Visit the examples of ``order`` in turn; see :func:`hingeline.core.blocks.move_mass`."""
-        results: tuple[float, float] = self.compiled.bind(blocks.move_mass)(
+        results: float = self.compiled.bind(blocks.move_mass)(
             *(self.block_problem, self.by_block(form), self.ws, self.rule, order, self.w),
             *(self.visits, float(averaged), self.clock, gaps),
         )
@@ -496,10 +486,8 @@ class PlaneSolver(CertifiedSolver):
         return results
 
     def cut_into_blocks(self, order: Array) -> Iterator[Array]:
-        """Examples decoded against the same weights before their mass is moved, in order.
-
-        Blocks are small against n and large enough to feed threads.
-        """
+        """Examples decoded against the same weights before their mass is moved, in order."""
+        # Small against n and large enough to feed threads.
         size = self.options.block or max(1, min(64, len(self.active) // 32))
         for lo in range(0, len(order), size):
             yield order[lo : lo + size]

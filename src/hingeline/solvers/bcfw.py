@@ -207,19 +207,16 @@ def plain_pass(
     ``a·Δf·w_i = a·Δf·w − a·Δf·(w − w_i)``. All planes are scored and added together, which costs
     what they touch, however many they are.
     """
-    visit = visits
     for i in order:
-        visit += 1.0
-        coefficient = averaged * visit * (visit - 1.0)
+        visits += 1.0
+        coefficient = averaged * visits * (visits - 1.0)
         y = np.empty(output_length(problem, i), dtype=np.int32)
         if most_violated(problem, form, i, w, 1.0, y) > 0.0:
             insert(problem, form, ws, i, y, clock, patience, scratch)
-        m = ws.used[i]
+        m, s, cap = ws.used[i], ws.slot[i], form.cap[i]
         gaps[i] = 0.0
         if m == 0:
             continue
-        s = ws.slot[i]
-        cap = form.cap[i]
         alpha = ws.alpha[s : s + m]
         ys = planes(ws, i)
         scores = np.empty(m)
@@ -243,8 +240,7 @@ def plain_pass(
             for j in range(m):
                 steps[j] = -ws.scale[s + j] * alpha[j]
             planes_add(problem, i, ys, steps, w)
-        corner = 0.0  # ‖w_s‖², w_s = cap·a·Δf of the plane to move towards
-        cross = 0.0  # w_s·w_i
+        corner = cross = 0.0  # ‖w_s‖² and w_s·w_i, w_s = cap·a·Δf of the plane to move towards
         if up >= 0:
             a = cap * ws.scale[s + up]
             corner = a * a * ws.sqnorm[s + up]
@@ -270,24 +266,14 @@ def plain_pass(
 def own_squares(problem: Any, ws: WorkingSet, w: Array, out: Array) -> None:
     """``‖w_i‖²`` of every example; w is left as it was but for rounding: give a copy."""
     for i in range(ws.used.shape[0]):
-        m = ws.used[i]
-        s = ws.slot[i]
+        m, s = ws.used[i], ws.slot[i]
+        steps = ws.scale[s : s + m] * ws.alpha[s : s + m]
         out[i] = 0.0
-        total = 0.0
-        for j in range(m):
-            total += ws.alpha[s + j]
-        if total == 0.0:
+        if not steps.any():
             continue
-        ys = planes(ws, i)
-        steps = np.empty(m)
-        back = np.empty(m)
-        for j in range(m):
-            steps[j] = ws.scale[s + j] * ws.alpha[s + j]
-            back[j] = -steps[j]
-        whole = np.empty(m)
-        without = np.empty(m)
+        ys, whole, without = planes(ws, i), np.empty(m), np.empty(m)
         planes_score(problem, i, ys, w, whole)
-        planes_add(problem, i, ys, back, w)
+        planes_add(problem, i, ys, -steps, w)
         planes_score(problem, i, ys, w, without)
         planes_add(problem, i, ys, steps, w)
         square = 0.0
@@ -425,7 +411,7 @@ class BCFW(PlaneSolver):
 
     def _move(self, order: Array, gaps: Array) -> float:
         """Step over the planes known; what the dual gains."""
-        gain, _ = self.move(order, self.form, gaps, averaged=self.averaged)
+        gain = self.move(order, self.form, gaps, averaged=self.averaged)
         gaps[order] = np.maximum(gaps[order], 0.0)
         return gain
 
