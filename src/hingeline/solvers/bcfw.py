@@ -118,17 +118,14 @@ def _step(
             total += alpha[j]
             linear += alpha[j] * hinges[j]
             if hinges[j] > top:
-                top = hinges[j]
-                up = j
+                up, top = j, hinges[j]
         rest = cap - total
         if rest <= REST_ROUNDING * cap:
             rest = 0.0
-        down = -1
-        least = 0.0 if rest > 0.0 else np.inf
+        down, least = -1, 0.0 if rest > 0.0 else np.inf
         for j in range(m):
             if alpha[j] > 0.0 and hinges[j] < least:
-                least = hinges[j]
-                down = j
+                down, least = j, hinges[j]
         if top - least <= 0.0:
             break
         room = rest if down == -1 else alpha[down]
@@ -153,12 +150,9 @@ def _step(
                     hinges[k] += step * gram[down, k]
         else:
             # d = sign·(cap·e_at − α), so the plane of d is sign·(cap·a·Δf_at − w_i).
-            forward = cap * top - linear
-            backward = linear - cap * least
+            forward, backward = cap * top - linear, linear - cap * least
             toward = rule.kind == PLAIN or forward >= backward or room >= (1.0 - ALL_BUT) * cap
-            at = up if toward else down
-            sign = 1.0 if toward else -1.0
-            slope = forward if toward else backward
+            at, sign, slope = (up, 1.0, forward) if toward else (down, -1.0, backward)
             most = 1.0 if toward else room / (cap - room)
             curve = 0.0
             for k in range(m):
@@ -217,9 +211,7 @@ def plain_pass(
         gaps[i] = 0.0
         if m == 0:
             continue
-        alpha = ws.alpha[s : s + m]
-        ys = planes(ws, i)
-        scores = np.empty(m)
+        alpha, ys, scores = ws.alpha[s : s + m], planes(ws, i), np.empty(m)
         planes_score(problem, i, ys, w, scores)
         up = -1
         top = total = linear = 0.0
@@ -228,8 +220,7 @@ def plain_pass(
             total += alpha[j]
             linear += alpha[j] * hinge
             if hinge > top:
-                top = hinge
-                up = j
+                up, top = j, hinge
         gap = example_gap(form, i, top, total, linear)
         if gap <= 0.0:
             continue

@@ -72,16 +72,14 @@ def hinges_at(
 ) -> None:
     """``max_y [ρ·l − w·Δf]₊`` and the loss of the maximiser, 0 where the true output wins."""
     for i in order:
-        hinges[i] = 0.0
-        losses[i] = 0.0
+        hinges[i] = losses[i] = 0.0
         if shares[i] > 0.0:
             y = np.empty(output_length(problem, i), dtype=np.int32)
             excess = decode_excess(problem, i, w, rho, y)
             loss = plane_loss(problem, i, y)
             h = rho * loss - plane_score(problem, i, y, w) + excess
             if h > 0.0:
-                hinges[i] = h
-                losses[i] = loss
+                hinges[i], losses[i] = h, loss
 
 
 class Look(NamedTuple):
@@ -308,8 +306,7 @@ class Steering:
         value = math.log(max(level, 1e-300) / nu)
         if value == 0.0:
             return x
-        moved = level - before
-        left = level - nu
+        moved, left = level - before, level - nu
         # What is left of the level's movement from one pass to the next.
         if x == self.visited and moved * self.moved > 0.0:
             self.rate = min(moved / self.moved, 0.8)
@@ -359,11 +356,10 @@ class Steering:
                 self.low = -math.inf
             self.high, self.high_value = x, value
         # Illinois: an end that stays counts half, so that the other side is reached too.
-        if side == self.side:
-            if side < 0.0:
-                self.high_value *= 0.5
-            else:
-                self.low_value *= 0.5
+        if side == self.side and side < 0.0:
+            self.high_value *= 0.5
+        elif side == self.side:
+            self.low_value *= 0.5
         self.side = side
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             return self._free(x, value, enclosed)

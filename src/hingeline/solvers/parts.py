@@ -346,10 +346,10 @@ class SDMInParts(PlaneSolver):
         return self.ws
 
     def _set(self, new: Parts, ws: WorkingSet, gaps: Array) -> None:
-        problem, form = pose(self.compiled, self.form, new)
+        posed = pose(self.compiled, self.form, new)
         # No call in between, so that an interruption leaves all of it or nothing.
         self.parts, self.ws, self.gaps = new, ws, gaps
-        self._problem, self._form = problem, form
+        self.block_problem, self._form = posed
 
     def _place(self, known: PartSet, gaps: Array) -> None:
         """Take over planes of parts, after a check that they fit."""
@@ -399,10 +399,6 @@ class SDMInParts(PlaneSolver):
         return self.fresh and self.clock <= FIRST_PASSES
 
     @property
-    def block_problem(self) -> Any:
-        return self._problem
-
-    @property
     def active_blocks(self) -> Array:
         return np.arange(len(self.gaps))
 
@@ -415,7 +411,7 @@ class SDMInParts(PlaneSolver):
         return self._form if form is self.form else restrict(form, self.parts)
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
-        known = (self.form, self._problem, self._form, self.ws, self.parts)
+        known = (self.form, self.block_problem, self._form, self.ws, self.parts)
         asked = (self.w, self.early, self.clock, patience, SCRATCH, self.violation)
         self.over(order, find_stretches, *known, PART, *asked)
 

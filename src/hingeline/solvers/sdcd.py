@@ -248,10 +248,9 @@ def visit_in_boxes(
     if square <= 0.0:
         return enumerated.visit(rule, problem, form, i, w, coefficient, work)
     m = work.chosen.shape[0]
-    at = i * m
+    at, cap = i * m, form.cap[i]
     alpha, losses, values = work.alpha, work.losses, work.values
     enumerated.hinges(problem, form, i, m, w, losses, values)
-    cap = form.cap[i]
     slack = total = linear = spread = 0.0
     for k in range(m):
         slack = add_hinge(form, slack, values[k])
@@ -320,8 +319,7 @@ def slope(gradient: float, alpha: float, cap: float) -> float:
 @helper
 def box_step(gram: Array, alpha: Array, gradient: Array, j: int, cap: float) -> float:
     """(IV.6) for multiplier j, alpha and gradient kept current; returns the change."""
-    curve = gram[j, j]
-    before = alpha[j]
+    curve, before = gram[j, j], alpha[j]
     if curve > 0.0:
         alpha[j] = min(max(before + gradient[j] / curve, 0.0), cap)
     elif gradient[j] < 0.0:
@@ -356,8 +354,7 @@ def box_steps(
             step = min(abs(g) / max(gram[j, j], 1e-300), room)
             value = step * (abs(g) - 0.5 * step * gram[j, j])
             if value > gain:
-                gain = value
-                best = j
+                best, gain = j, value
         if best < 0 or worst <= accuracy:
             break
         box_step(gram, alpha, gradient, best, cap)

@@ -383,11 +383,8 @@ def evaluate_example(problem: Any, dual: Dual, i: int, scratch: Scratch, out: Ar
         gap, best = any_factors.block_gap(scratch.margins, dual.mu, at, n)
         hinge += scratch.margins[best]
         dual.gaps[blocks.block_at[i] + u] = dual.cap[i] * gap
-    out[HINGE] = hinge
-    out[LINEAR] = linear
-    out[PENALTY] = penalty
-    out[CENTRE] = centred
-    out[FRACTIONAL] = fractional
+    out[HINGE], out[LINEAR], out[PENALTY] = hinge, linear, penalty
+    out[CENTRE], out[FRACTIONAL] = centred, fractional
 
 
 @helper
@@ -486,8 +483,7 @@ def cut_units(problem: Any, blocks: Blocks, together: int, starts: Array, owners
         end = blocks.block_at[i + 1] - blocks.block_at[i]
         b = 0
         while b < end:
-            starts[count] = blocks.block_at[i] + b
-            owners[count] = i
+            starts[count], owners[count] = blocks.block_at[i] + b, i
             count += 1
             if together == 0:
                 b += 1
