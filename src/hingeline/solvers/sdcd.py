@@ -38,7 +38,8 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import finite_helper, helper, kernel
 from hingeline.core import blocks
-from hingeline.core.blocks import KEEP, Mass, WorkingSet
+from hingeline.core.blocks import KEEP, Mass, WorkingSet, insert, slack_of_known
+from hingeline.core.blocks import visit as visit_planes
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -147,7 +148,7 @@ def add_violators(
     ys, hinges = worst_violated(problem, form, i, w, k)
     left_out = 0.0
     for j in range(ys.shape[0]):
-        if blocks.insert(problem, form, ws, i, ys[j], clock, patience, scratch) < 0:
+        if insert(problem, form, ws, i, ys[j], clock, patience, scratch) < 0:
             left_out = add_hinge(form, left_out, hinges[j])
     return left_out
 
@@ -182,7 +183,7 @@ def sum_over_found(
         out[i] = 0.0
         if form.cap[i] == 0.0:
             continue
-        slack = blocks.slack_of_known(problem, form, ws, i, w)
+        slack = slack_of_known(problem, form, ws, i, w)
         ys, hinges = worst_violated(problem, form, i, w, wanted)
         for j in range(ys.shape[0]):
             if blocks.find(ws, i, ys[j]) < 0:
@@ -412,7 +413,7 @@ def published_pass(
     for i in order:
         visits += 1.0
         add_violators(problem, form, ws, i, w, wanted, clock, KEEP, scratch)
-        square = blocks.visit(problem, form, ws, rule, i, w, visits * (visits - 1.0), clock, gaps)
+        square = visit_planes(problem, form, ws, rule, i, w, visits * (visits - 1.0), clock, gaps)
         largest = max(largest, square)
     return largest
 
