@@ -331,16 +331,6 @@ def _sqdist_by_column(
 
 
 @helper
-def _has_products(problem: Any, lo: int, where: Array) -> bool:
-    """Whether the row of the last of these tokens reaches back to the first."""
-    if where.shape[0] == 0:
-        return True
-    first, last, rows = lo + where[0], lo + where[-1], problem.gram_row
-    reaches = first == last or rows[last] + first > rows[last - 1] + last - 1
-    return rows[last] >= 0 and reaches
-
-
-@helper
 def rows_sqdist(
     problem: Any, i: int, y: Array, z: Array, where: Array, n_columns: int, scratch: Array
 ) -> float:
@@ -348,14 +338,18 @@ def rows_sqdist(
 
     ``where`` lists the positions at which y and z differ; ``scratch`` is zero before and after.
     """
-    lo = problem.offsets[i]
-    if not _has_products(problem, lo, where):
+    if where.shape[0] == 0:
+        return 0.0
+    lo, gram, rows = problem.offsets[i], problem.token_gram, problem.gram_row
+    first, last = lo + where[0], lo + where[-1]
+    # Whether the row of the last token reaches back to the first.
+    reaches = first == last or rows[last] + first > rows[last - 1] + last - 1
+    if rows[last] < 0 or not reaches:
         return _sqdist_by_column(problem, lo, y, z, where, n_columns, scratch)
-    gram = problem.token_gram
     total = 0.0
     for p in range(where.shape[0]):
         s = where[p]
-        row = problem.gram_row[lo + s] + lo
+        row = rows[lo + s] + lo
         for q in range(p + 1):
             t = where[q]
             sign = count_shared(problem, y[s], y[t]) + count_shared(problem, z[s], z[t])

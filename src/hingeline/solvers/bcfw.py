@@ -258,13 +258,16 @@ def own_squares(problem: Any, ws: WorkingSet, w: Array, out: Array) -> None:
     """``‖w_i‖²`` of every example; w is left as it was but for rounding: give a copy."""
     for i in range(ws.used.shape[0]):
         m, s = ws.used[i], ws.slot[i]
-        steps = ws.scale[s : s + m] * ws.alpha[s : s + m]
+        steps, back = np.empty(m), np.empty(m)
+        for j in range(m):
+            steps[j] = ws.scale[s + j] * ws.alpha[s + j]
+            back[j] = -steps[j]
         out[i] = 0.0
         if not steps.any():
             continue
         ys, whole, without = planes(ws, i), np.empty(m), np.empty(m)
         planes_score(problem, i, ys, w, whole)
-        planes_add(problem, i, ys, -steps, w)
+        planes_add(problem, i, ys, back, w)
         planes_score(problem, i, ys, w, without)
         planes_add(problem, i, ys, steps, w)
         square = 0.0

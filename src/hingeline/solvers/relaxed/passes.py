@@ -62,15 +62,9 @@ def locate_pair(problem: Any, dual: Dual, graph: Topology, i: int, c: int) -> Pa
     labels = problem.node_offset[i]
     true_a, true_b = problem.labels[labels + a], problem.labels[labels + b]
     at_a, at_b = blocks.unary_at[i] + 2 * a, blocks.unary_at[i] + 2 * b
-    return Pair(
-        2 * true_a + true_b,
-        at_a + true_a,
-        at_a + 1 - true_a,
-        at_b + true_b,
-        at_b + 1 - true_b,
-        blocks.mass_at[i] + 3 * c,
-        problem.factor_table[problem.graphs.factor_ptr[problem.graph[i]] + c],
-    )
+    places = at_a + true_a, at_a + 1 - true_a, at_b + true_b, at_b + 1 - true_b
+    table = problem.factor_table[problem.graphs.factor_ptr[problem.graph[i]] + c]
+    return Pair(2 * true_a + true_b, *places, blocks.mass_at[i] + 3 * c, table)
 
 
 @helper

@@ -269,21 +269,19 @@ class SoftBCFW(CertifiedSolver):
         if by_gap or (ordered and not first and self.options.schedule == "published"):
             self._evaluate(self.w, self.terms)
         known, starts = self.active_units, self.units.starts[:-1]
-        least, met, left = 0.0, 0.0, len(known)
+        least = met = 0.0
         if ordered and not first:
             least = float(self.options.skip * self.gaps.mean(dtype=np.float64))
             worth = known[np.maximum.reduceat(self.gaps, starts)[known] >= least]
             known = worth if len(worth) else known
-            left = len(known)
         order = self.rng.permutation(known) if ordered else known
         if first and ordered:
             ends = self.blocks.block_at[:-1] + np.diff(self.problem.node_offset)
             factors = starts[order] >= ends[self.units.owners[order]]
             order = order[np.argsort(factors, kind="stable")]
-        most = -(-left // PARTS_BY_GAP) if by_gap else UNITS_DRAWN
-        while left > 0:
-            part = order[-left:][:most]
-            left -= len(part)
+        most = max(-(-len(order) // PARTS_BY_GAP), 1) if by_gap else UNITS_DRAWN
+        for lo in range(0, len(order), most):
+            part = order[lo : lo + most]
             if by_gap:
                 upto = np.cumsum(np.add.reduceat(self.gaps, starts, dtype=np.float64)[known])
                 if upto[-1] <= 0.0:
