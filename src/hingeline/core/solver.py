@@ -467,12 +467,12 @@ class PlaneSolver(CertifiedSolver):
 
     def move(self, order: Array, form: Formulation, gaps: Array, averaged: bool = True) -> float:
         """Visit the examples of ``order`` in turn; see :func:`hingeline.core.blocks.move_mass`."""
-        results: float = self.compiled.bind(blocks.move_mass)(
+        result: float = self.compiled.bind(blocks.move_mass)(
             *(self.block_problem, self.by_block(form), self.ws, self.rule, order, self.w),
             *(self.visits, float(averaged), self.clock, gaps),
         )
         self.visits += len(order) * averaged
-        return results
+        return result
 
     def cut_into_blocks(self, order: Array) -> Iterator[Array]:
         """Examples decoded against the same weights before their mass is moved, in order."""

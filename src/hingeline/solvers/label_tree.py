@@ -248,8 +248,7 @@ class LabelTree(CertifiedSolver):
             self.oracle_calls += len(order)
             self.visits += 1.0
             self.average += 2.0 / (self.visits + 1.0) * (self.w - self.average)
-        slack = float(self.violation @ self.form.cap)
-        return slack + 0.5 * float(self.w @ self.w) - self.dual()
+        return float(self.violation @ self.form.cap + 0.5 * (self.w @ self.w)) - self.dual()
 
     def _find_violations(self) -> None:
         given = (self.compiled.problem, self.tree, self.form.cap)

@@ -55,9 +55,6 @@ from hingeline.solvers.sdm import SDM, Accelerator, Pair
 # with ρ, passes ν; from below it is the risk of margin errors with the smallest loss among tied
 # maximisers, from above the risk of support vectors with the largest. Proposition 1 of the paper,
 # with ties, is the same as q having its maximum at ρ: it holds for the best ρ of any weights.
-#
-# Scaling. Over all multiples c of w, with ρ/c fixed, the least value of (7) is ``−½q²/‖w‖²``, at
-# ``c = q/‖w‖²``: a primal value needs no ρ, only a direction and a ratio.
 
 #: Outputs count as tied, and examples as on the margin, where a change of ρ by this share decides.
 TIE = 1e-3
@@ -156,7 +153,7 @@ class Margins:
 
 
 def best_multiple(lead: float, square: float) -> tuple[float, float]:
-    """The least value of (7) over multiples of w, and the multiple; lead is q, square ``‖w‖²``."""
+    """The least value of (7) over c·w with ρ/c fixed, and c; lead is q, square ``‖w‖²``."""
     if lead <= 0.0 or square <= 0.0:
         return 0.0, 0.0
     return -0.5 * lead * lead / square, lead / square
