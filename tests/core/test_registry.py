@@ -5,16 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
-from types import ModuleType
 
 import pytest
 
-from hingeline import ChainSSVM
+from hingeline import ChainSSVM, solvers
 from hingeline.core import registry
 from hingeline.core.formulations import RESCALINGS, SLACKS
 from hingeline.core.solver import CertifiedSolver
 
-CLASSES = [solver for name in registry.MODULES for solver in registry.declared(name)]
+CLASSES = [solver for name in registry.list_names() for solver in registry.declared(name)]
 
 
 def own_depth(cls: type) -> int:
@@ -94,10 +93,21 @@ def test_a_chain_loads_no_solver_of_graphs():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_solver_that_inherits_its_slacks_is_found(monkeypatch):
-    module = ModuleType("hingeline.solvers.toy")
-    module.Toy = type("Toy", (registry.find("dlpw", "max"),), {"name": "toy"})
-    module.Toy.__module__ = module.__name__
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(registry.MODULES, "toy", ("toy",))
-    assert registry.find("toy", "max") is module.Toy
+def test_a_solver_is_one_file(tmp_path, monkeypatch):
+    code = "from hingeline.solvers.sdm import SDM\nclass Toy(SDM):\n    name = 'toy-solver'\n"
+    (tmp_path / "toy.py").write_text(code)
+    monkeypatch.setattr(solvers, "__path__", [*solvers.__path__, str(tmp_path)])
+    try:
+        found = registry.find("toy-solver", "max")
+        assert (found.__name__, found.slacks) == ("Toy", ("max", "squared"))
+        with pytest.raises(ValueError, match=r"'toy' is not known.*'auto', 'sdm', .*'toy-solver'"):
+            registry.find("toy", "max")
+    finally:
+        registry._homes.cache_clear()
+        sys.modules.pop("hingeline.solvers.toy", None)
+
+
+@pytest.mark.parametrize("name", ["newton", "by-label", "crf", "", None, 3])
+def test_what_is_no_solver_is_refused(name):
+    with pytest.raises(ValueError, match=f"solver={name!r} is not known; choose one of 'auto'"):
+        registry.find(name, "max")

@@ -231,8 +231,7 @@ def insert(
     scale = plane_scale(form, loss)
     if scale == 0.0:
         return -1
-    length = ws.length[i]
-    gold = np.empty(length, dtype=np.int32)
+    gold = np.empty(ws.length[i], dtype=np.int32)
     truth(problem, i, gold)
     sqnorm = plane_sqdist(problem, i, gold, y, scratch)
     if sqnorm <= 0.0 and loss == 0.0:
@@ -240,15 +239,11 @@ def insert(
     j = _free_slot(ws, i, clock, patience)
     if j < 0:
         return -1
-    at = ws.y_start[i] + j * length
-    copy(y, ws.y[at : at + length])
-    s = ws.slot[i]
-    ws.alpha[s + j] = 0.0
-    ws.drift[s + j] = 0.0
-    ws.offset[s + j] = plane_offset(form, loss)
-    ws.scale[s + j] = scale
-    ws.sqnorm[s + j] = sqnorm
-    ws.stamp[s + j] = clock
+    copy(y, plane(ws, i, j))
+    s = ws.slot[i] + j
+    ws.alpha[s] = ws.drift[s] = 0.0
+    ws.offset[s], ws.scale[s] = plane_offset(form, loss), scale
+    ws.sqnorm[s], ws.stamp[s] = sqnorm, clock
     if ws.gram.shape[0] > 0:
         for k in range(ws.used[i]):
             fill_inner(problem, ws, i, j, k, scratch)
@@ -354,9 +349,7 @@ def visit(
     m = ws.used[i]
     if m == 0:
         return 0.0
-    s = ws.slot[i]
-    room = ws.capacity[i]
-    g = ws.gram_start[i]
+    s, g, room = ws.slot[i], ws.gram_start[i], ws.capacity[i]
     gram = ws.gram[g : g + room * room].reshape((room, room))
     alpha = ws.alpha[s : s + m]
     before = alpha.copy()
@@ -404,31 +397,27 @@ def move_mass(
     averaged: float,
     clock: int,
     gaps: Array,
-) -> tuple[float, float]:
-    """Visit the examples of ``order`` in turn; the sum and the largest of the rule's results.
+) -> float:
+    """Visit the examples of ``order`` in turn; the sum of the rule's results.
 
     ``visits`` were made before, for the average (``averaged`` is 1, or 0 where there is none).
     """
-    k = visits
-    total = largest = 0.0
+    total = 0.0
     for i in order:
-        k += 1.0
-        coefficient = averaged * k * (k - 1.0)
-        result = visit(problem, form, ws, rule, i, w, coefficient, clock, gaps)
-        total += result
-        largest = max(largest, result)
-    return total, largest
+        visits += 1.0
+        coefficient = averaged * visits * (visits - 1.0)
+        total += visit(problem, form, ws, rule, i, w, coefficient, clock, gaps)
+    return total
 
 
 @helper
 def slack_of_known(problem: Any, form: Formulation, ws: WorkingSet, i: int, w: Array) -> float:
     """The slack of example i over the planes it has."""
-    m = ws.used[i]
+    m, s = ws.used[i], ws.slot[i]
     scores = np.empty(m)
     if m > 0:
         planes_score(problem, i, planes(ws, i), w, scores)
     slack = 0.0
-    s = ws.slot[i]
     for j in range(m):
         slack = add_hinge(form, slack, ws.offset[s + j] - ws.scale[s + j] * scores[j])
     return slack
@@ -476,10 +465,8 @@ def find_planes(
 def add_planes(problem: Any, ws: WorkingSet, masses: Array, factor: float, w: Array) -> None:
     """``w += factor · Σ mass·a·Δf`` with one mass per slot (multipliers, or their drift)."""
     for i in range(ws.used.shape[0]):
-        m = ws.used[i]
-        s = ws.slot[i]
-        steps = np.empty(m)
-        some = False
+        m, s = ws.used[i], ws.slot[i]
+        steps, some = np.empty(m), False
         for j in range(m):
             steps[j] = factor * masses[s + j] * ws.scale[s + j]
             some = some or steps[j] != 0.0
@@ -500,8 +487,7 @@ def write_planes(problem: Any, ws: WorkingSet, owners: Array, slots: Array, rows
 def score_planes(problem: Any, ws: WorkingSet, wanted: Array, w: Array, out: Array) -> None:
     """``a·w·Δf`` of every plane whose entry in ``wanted`` is not 0."""
     for i in range(ws.used.shape[0]):
-        m = ws.used[i]
-        s = ws.slot[i]
+        m, s = ws.used[i], ws.slot[i]
         some = False
         for j in range(m):
             some = some or wanted[s + j] != 0.0
@@ -533,8 +519,7 @@ def room_for_changes(n: int, n_weights: int) -> Changes:
 @helper
 def _grow(old: Array, used: int, room: int) -> Array:
     new = np.empty(room, dtype=old.dtype)
-    for p in range(used):
-        new[p] = old[p]
+    copy(old, new[:used])
     return new
 
 
@@ -606,8 +591,7 @@ def list_changes(
     Of all their slots, ``moved`` says which had mass that changed meanwhile, and ``change`` by how
     much in the end. ``spare`` is zero.
     """
-    size = (0, 0)
-    at = 0
+    size, at = (0, 0), 0
     out.ends[0] = 0
     for r in range(order.shape[0]):
         i = order[r]

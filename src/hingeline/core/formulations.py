@@ -71,20 +71,14 @@ def make_formulation(C: float, slack: str, rescale: str, weights: Array) -> Form
 
     ``slack="nu"`` has no C: its bounds are the shares of the examples in the total weight.
     """
-    n = len(weights)
     if slack == "nu":
         C = 1.0 / float(weights.sum())
-    dropped = weights <= 0
-    cap = np.full(n, np.inf)
-    ridge = np.zeros(n)
-    if np.isfinite(C):
-        if slack != "squared":
-            cap = C * weights
-        else:
-            ridge = 1.0 / (C * np.where(dropped, 1.0, weights))
+    kept = weights > 0
+    cap = C * weights if slack != "squared" and np.isfinite(C) else np.inf
+    ridge = 1.0 / (C * np.where(kept, weights, 1.0)) if slack == "squared" else 0.0
     return Formulation(
-        cap=np.where(dropped, 0.0, cap).astype(np.float64),
-        ridge=np.where(dropped, 0.0, ridge).astype(np.float64),
+        cap=np.where(kept, cap, 0.0).astype(np.float64),
+        ridge=np.where(kept, ridge, 0.0).astype(np.float64),
         root=int(slack == "squared"),
         rescaled=int(rescale == "slack"),
         summed=int(slack == "sum"),

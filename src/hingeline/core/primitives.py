@@ -131,41 +131,15 @@ all_prefetch = _primitive("all_prefetch")
 all_curvature = _primitive("all_curvature")
 
 
-def _length_of_stretch(problem: Any, i: int) -> int:
-    return problem.offsets[i + 1] - problem.offsets[i]
-
-
-def _copy_labels(problem: Any, i: int, y_out: Array) -> None:
-    copy(problem.labels[problem.offsets[i] :], y_out)
-
-
-def _is_column(problem: Any, a: int, column: int) -> bool:
-    return a == column
-
-
-def _is_same(problem: Any, a: int, b: int) -> int:
-    return int(a == b)
-
-
 def _no_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     decode(problem, i, w, loss_scale, y_out)
     return 0.0
-
-
-def _no_list(
-    problem: Any, i: int, ys: Array, steps: Array, code: Array, values: Array
-) -> tuple[int, int]:
-    return -1, 0
 
 
 def _score_alone(problem: Any, i: int, y: Array, w: Array) -> float:
     out = np.empty(1)
     planes_score(problem, i, y.reshape((1, y.shape[0])), w, out)
     return out[0]
-
-
-def _add_alone(problem: Any, i: int, y: Array, step: float, w: Array) -> None:
-    planes_add(problem, i, y.reshape((1, y.shape[0])), np.full(1, step), w)
 
 
 def _score_each(problem: Any, i: int, ys: Array, w: Array, out: Array) -> None:
@@ -179,30 +153,25 @@ def _add_each(problem: Any, i: int, ys: Array, steps: Array, w: Array) -> None:
             plane_add(problem, i, ys[j], steps[j], w)
 
 
-# Never called: estimators refuse what needs them. Kernels contain the calls all the same.
-
-
-def _no_losses(problem: Any, i: int, w: Array) -> tuple[Array, Array]:
-    return np.empty(0), np.empty((0, output_length(problem, i)), dtype=np.int32)
-
-
-def _no_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
-    return 0
-
-
 DEFAULTS: dict[str, Callable[..., Any]] = {
-    "output_length": _length_of_stretch,
-    "truth": _copy_labels,
-    "has_column": _is_column,
-    "count_shared": _is_same,
+    "output_length": lambda problem, i: problem.offsets[i + 1] - problem.offsets[i],
+    "truth": lambda problem, i, y_out: copy(problem.labels[problem.offsets[i] :], y_out),
+    "has_column": lambda problem, a, column: a == column,
+    "count_shared": lambda problem, a, b: int(a == b),
     "plane_score": _score_alone,
-    "plane_add": _add_alone,
+    "plane_add": lambda problem, i, y, step, w: planes_add(
+        problem, i, y.reshape((1, y.shape[0])), np.full(1, step), w
+    ),
     "decode_excess": _no_excess,
     "planes_score": _score_each,
     "planes_add": _add_each,
-    "planes_list": _no_list,
-    "decode_by_loss": _no_losses,
-    "decode_best": _no_best,
+    "planes_list": lambda problem, i, ys, steps, code, values: (-1, 0),
+    # Never called: estimators refuse what needs them. Kernels contain the calls all the same.
+    "decode_by_loss": lambda problem, i, w: (
+        np.empty(0),
+        np.empty((0, output_length(problem, i)), dtype=np.int32),
+    ),
+    "decode_best": lambda problem, i, w, loss_scale, ys: 0,
 }
 
 
@@ -311,14 +280,11 @@ def list_differences(y: Array, z: Array) -> Array:
 @helper
 def _row_dot(problem: Any, s: int, t: int) -> float:
     """``x_s·x_t`` of two CSR rows with sorted indices."""
-    p = problem.indptr[s]
-    q = problem.indptr[t]
-    p_end = problem.indptr[s + 1]
-    q_end = problem.indptr[t + 1]
+    p, p_end = problem.indptr[s], problem.indptr[s + 1]
+    q, q_end = problem.indptr[t], problem.indptr[t + 1]
     total = 0.0
     while p < p_end and q < q_end:
-        f = problem.indices[p]
-        g = problem.indices[q]
+        f, g = problem.indices[p], problem.indices[q]
         if f == g:
             total += problem.values[p] * problem.values[q]
             p += 1
@@ -365,19 +331,6 @@ def _sqdist_by_column(
 
 
 @helper
-def _has_products(problem: Any, lo: int, where: Array) -> bool:
-    """Whether the row of the last of these tokens reaches back to the first."""
-    if where.shape[0] == 0:
-        return True
-    first = lo + where[0]
-    last = lo + where[-1]
-    rows = problem.gram_row
-    if first == last:
-        return rows[last] >= 0
-    return rows[last] >= 0 and rows[last] + first > rows[last - 1] + last - 1
-
-
-@helper
 def rows_sqdist(
     problem: Any, i: int, y: Array, z: Array, where: Array, n_columns: int, scratch: Array
 ) -> float:
@@ -385,14 +338,18 @@ def rows_sqdist(
 
     ``where`` lists the positions at which y and z differ; ``scratch`` is zero before and after.
     """
-    lo = problem.offsets[i]
-    if not _has_products(problem, lo, where):
+    if where.shape[0] == 0:
+        return 0.0
+    lo, gram, rows = problem.offsets[i], problem.token_gram, problem.gram_row
+    first, last = lo + where[0], lo + where[-1]
+    # Whether the row of the last token reaches back to the first.
+    reaches = first == last or rows[last] + first > rows[last - 1] + last - 1
+    if rows[last] < 0 or not reaches:
         return _sqdist_by_column(problem, lo, y, z, where, n_columns, scratch)
-    gram = problem.token_gram
     total = 0.0
     for p in range(where.shape[0]):
         s = where[p]
-        row = problem.gram_row[lo + s] + lo
+        row = rows[lo + s] + lo
         for q in range(p + 1):
             t = where[q]
             sign = count_shared(problem, y[s], y[t]) + count_shared(problem, z[s], z[t])

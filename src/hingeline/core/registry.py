@@ -4,7 +4,8 @@ A solver class says with itself (see :class:`hingeline.core.solver.CertifiedSolv
 the ``slacks`` and ``rescalings`` it solves, why hard margins are beyond it (``soft_only``), whether
 it works on ``all_outputs`` of an example, its ``Options``, and by ``start_from`` how it takes over
 the multipliers of another. A module is imported when one of its solvers is asked for, so that
-nobody loads the solvers of other structures. A new solver is one module and one line below.
+nobody loads the solvers of other structures: the file has the name of the solver, or its first
+word, and names as ``VARIANTS`` others that declare it too. A new solver is one file.
 """
 
 import math
@@ -13,44 +14,57 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from hingeline._checks import one_of
 from hingeline.core.formulations import RESCALINGS, SLACKS
 
-#: Solver -> the modules of ``hingeline.solvers`` that declare it. ``"auto"`` is the first solver
-#: here that solves the slack.
-MODULES = {
-    "sdm": ("sdm", "parts", "enumerated", "nu"),
-    "sdcd": ("sdcd",),
-    "fsmo": ("fsmo",),
-    "one-slack": ("one_slack",),
-    "bcfw": ("bcfw",),
-    "subgradient": ("subgradient",),
-    "soft-bcfw": ("relaxed.soft",),
-    "dlpw": ("relaxed.dlpw",),
-    "dlpw-smooth": ("relaxed.dlpw",),
-}
+AUTOMATIC = ("sdm", "sdcd")  # ``"auto"`` is the first of these that solves the slack.
+
+
+def _modules() -> dict[str, str]:
+    """The modules of ``hingeline.solvers`` by the names of their files; none is imported."""
+    home = import_module("hingeline.solvers")
+    files = (
+        (Path(folder), file) for folder in home.__path__ for file in Path(folder).rglob("*.py")
+    )
+    parts = (file.relative_to(folder).with_suffix("").parts for folder, file in files)
+    return {own[-1]: ".".join((home.__name__, *own)) for own in sorted(parts)}
 
 
 @cache
 def _classes(module: str) -> list[Any]:
-    path = f"hingeline.solvers.{module}"
-    own = (v for v in vars(import_module(path)).values() if getattr(v, "__module__", "") == path)
-    return [value for value in own if isinstance(value, type) and hasattr(value, "slacks")]
+    own = (v for v in vars(import_module(module)).values() if isinstance(v, type))
+    return [value for value in own if value.__module__ == module and hasattr(value, "slacks")]
+
+
+def list_names() -> list[str]:
+    """All solvers, those of ``"auto"`` first; every module is imported for it."""
+    found = (solver.name for module in _modules().values() for solver in _classes(module))
+    return list(dict.fromkeys((*AUTOMATIC, *found)))
+
+
+@cache
+def _homes(name: str) -> list[str]:
+    """The modules that may declare a solver of this name."""
+    known = _modules()
+    home = known.get(name.replace("-", "_")) or known.get(name.partition("-")[0])
+    if home is None:
+        return []
+    return [home, *(known[file] for file in getattr(import_module(home), "VARIANTS", ()))]
 
 
 def declared(name: str) -> Iterator[Any]:
     """The solver classes of a name, one for each kind of slack and of working set."""
-    for module in MODULES[name]:  # one by one: nobody loads what is not asked for
-        yield from (known for known in _classes(module) if known.name == name)
+    for module in _homes(name):  # one by one: nobody loads what is not asked for
+        yield from (solver for solver in _classes(module) if solver.name == name)
 
 
 def find(name: str, slack: str, all_outputs: bool = False, in_parts: bool = False) -> Any:
     """The solver class for a slack; one that works on all outputs or parts of them, if there is."""
     one_of("slack", slack, SLACKS)
-    one_of("solver", name, ("auto", *MODULES))
-    for known in MODULES if name == "auto" else (name,):
+    for known in AUTOMATIC if name == "auto" else (str(name),):
         other = None
         for solver in declared(known):
             kind = (solver.all_outputs, solver.in_parts)
@@ -60,13 +74,14 @@ def find(name: str, slack: str, all_outputs: bool = False, in_parts: bool = Fals
                 other = solver
         if other is not None:
             return other
+    one_of("solver", name, ("auto", *list_names()))
     slacks = dict.fromkeys(known for solver in declared(name) for known in solver.slacks)
     what = f"solver={name!r} does not solve slack={slack!r}; choose one of {_list_solvers(slack)}"
     raise ValueError(f"{what}, or slack={' or '.join(map(repr, slacks))}.")
 
 
 def _list_solvers(slack: str, *, hard: bool = False) -> str:
-    known = ((name, solver) for name in MODULES for solver in declared(name))
+    known = ((name, solver) for name in list_names() for solver in declared(name))
     able = [n for n, solver in known if slack in solver.slacks and not (hard and solver.soft_only)]
     return ", ".join(repr(name) for name in dict.fromkeys(["auto", *able]))
 

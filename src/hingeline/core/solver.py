@@ -92,9 +92,7 @@ class CertifiedSolver(ABC):
         options: dict[str, Any] | None = None,
         start: Any = None,
     ) -> None:
-        self.compiled = compiled
-        self.form = form
-        self.workers = workers
+        self.compiled, self.form, self.workers = compiled, form, workers
         self.options: Any = self.Options(**(options or {}))
         self.rng = np.random.default_rng(seed)
         self.exact, self.bounded = compiled.exact, compiled.bounded
@@ -104,16 +102,12 @@ class CertifiedSolver(ABC):
         self.hard = bool(np.isinf(form.cap).any() and not form.ridge.any())
         self.active = np.flatnonzero(form.cap > 0.0)
         self.w = aligned_zeros(compiled.n_weights)
-        self.violation = np.zeros(compiled.n)
-        self.gaps = np.zeros(compiled.n)
-        self.clock = 0
-        self.oracle_calls = 0
+        self.violation, self.gaps = np.zeros(compiled.n), np.zeros(compiled.n)
+        self.clock = self.oracle_calls = 0
         self.stages: list[float] = []  # factors on the caps in the first sweeps; then 1
         self.good_primal = -math.inf  # ends the run: no need to look for a better one
         self.visits = 0.0  # since the average was started
-        self._certificates = 0
-        self._average_leads = True
-        self._stretch = 1.0
+        self._certificates, self._average_leads, self._stretch = 0, True, 1.0
         self._best: Array | None = None
         self._best_primal = math.inf
         self._begin(start)
@@ -182,9 +176,9 @@ class CertifiedSolver(ABC):
 
     def combine(self, support: Array, steps: Array, out: Array) -> None:
         """``out += Σ steps·a·Δf`` over the planes in ``support``."""
-        spread = np.zeros(len(self.multipliers().mass))
-        spread[support] = steps
-        self.add(spread, 1.0, out)
+        masses = np.zeros(len(self.multipliers().mass))
+        masses[support] = steps
+        self.add(masses, 1.0, out)
 
     def linear(self) -> float:
         """``Σ α·b``."""
@@ -200,11 +194,7 @@ class CertifiedSolver(ABC):
         return self.linear() - 0.5 * square - 0.5 * ridge
 
     def repair(self) -> None:
-        """Weights from the multipliers again, after an interruption anywhere.
-
-        Interpreted code may stop between a multiplier and its weights, or while the average
-        stands in for the last iterate.
-        """
+        """Weights from the multipliers again, after an interruption anywhere, in a visit, too."""
         known = self.multipliers()
         known.mass[:] = cut_back(self.by_block(self.form), known.mass, known.owners)
         self.w = aligned_zeros(self.compiled.n_weights)
@@ -372,8 +362,7 @@ class CertifiedSolver(ABC):
     def restart_average(self) -> None:
         """Forget the iterates before this moment."""
         if not self.streaming:
-            self.multipliers().drift[:] = 0.0
-            self.visits = 0.0
+            self.multipliers().drift[:] = self.visits = 0.0
 
     def candidate(self) -> Array:
         """A copy of the averaged weights, or of the last where there is no average."""
@@ -410,20 +399,18 @@ class PlaneSolver(CertifiedSolver):
     inner_products = True  # whether the working set keeps those of an example's planes
     repeats = 1  # how often a decoding pass decodes an example in a row, while it is violated
     rule: Any  # how mass moves at a visit: see :mod:`hingeline.core.blocks`
+    block_problem: Any  # its examples have the planes: the whole one, unless outputs fall apart
     accelerate: Any  # a step over all planes with mass
 
     def _begin(self, start: WorkingSet | None) -> None:
-        self.fresh = start is None
+        self.fresh, self.block_problem = start is None, self.compiled.problem
         self.ws = self.take_over(start)
         if start is not None:
             self.add(self.ws.alpha, 1.0, self.w)
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
-        """The planes, with multipliers made feasible for another C or other weights.
-
-        There may be more examples. Planes of another rescaling or loss are other planes.
-        """
+        """The planes, with multipliers made feasible; there may be more examples."""
         old = before.planes()
         if not isinstance(old, WorkingSet) or not before.same_planes(compiled, form):
             return None
@@ -432,8 +419,7 @@ class PlaneSolver(CertifiedSolver):
         ws = blocks.empty_working_set(compiled.lengths, capacity, len(old.gram) > 0)
         blocks.copy_planes(old, ws)
         ws.alpha[:] = carry_over(before.form, form, ws.alpha, capacity)
-        ws.drift[:] = 0.0
-        ws.stamp[:] = 0
+        ws.drift[:], ws.stamp[:] = 0.0, 0
         return ws
 
     def take_over(self, start: WorkingSet | None) -> WorkingSet:
@@ -453,11 +439,6 @@ class PlaneSolver(CertifiedSolver):
     @property
     def n_planes(self) -> int:
         return self.ws.n_planes
-
-    @property
-    def block_problem(self) -> Any:
-        """The problem whose examples have the planes: the whole one, unless outputs fall apart."""
-        return self.compiled.problem
 
     @property
     def active_blocks(self) -> Array:
@@ -484,22 +465,18 @@ class PlaneSolver(CertifiedSolver):
         asked = (None if plain else epsilon, self.clock, patience, SCRATCH, self.violation)
         self.over(order, blocks.find_planes, self.form, self.ws, PART, self.w, *asked)
 
-    def move(
-        self, order: Array, form: Formulation, gaps: Array, averaged: bool = True
-    ) -> tuple[float, float]:
+    def move(self, order: Array, form: Formulation, gaps: Array, averaged: bool = True) -> float:
         """Visit the examples of ``order`` in turn; see :func:`hingeline.core.blocks.move_mass`."""
-        results: tuple[float, float] = self.compiled.bind(blocks.move_mass)(
+        result: float = self.compiled.bind(blocks.move_mass)(
             *(self.block_problem, self.by_block(form), self.ws, self.rule, order, self.w),
             *(self.visits, float(averaged), self.clock, gaps),
         )
         self.visits += len(order) * averaged
-        return results
+        return result
 
     def cut_into_blocks(self, order: Array) -> Iterator[Array]:
-        """Examples decoded against the same weights before their mass is moved, in order.
-
-        Blocks are small against n and large enough to feed threads.
-        """
+        """Examples decoded against the same weights before their mass is moved, in order."""
+        # Small against n and large enough to feed threads.
         size = self.options.block or max(1, min(64, len(self.active) // 32))
         for lo in range(0, len(order), size):
             yield order[lo : lo + size]
@@ -616,9 +593,8 @@ class PlaneSolver(CertifiedSolver):
         self.compiled.bind(blocks.add_planes)(self.block_problem, self.ws, masses, factor, out)
 
     def products(self, support: Array, vector: Array) -> Array:
-        wanted = np.zeros_like(self.ws.alpha)
+        wanted, out = np.zeros((2, len(self.ws.alpha)))
         wanted[support] = 1.0
-        out = np.zeros_like(self.ws.alpha)
         self.compiled.bind(blocks.score_planes)(self.block_problem, self.ws, wanted, vector, out)
         return np.asarray(out[support])
 

@@ -118,17 +118,14 @@ def _step(
             total += alpha[j]
             linear += alpha[j] * hinges[j]
             if hinges[j] > top:
-                top = hinges[j]
-                up = j
+                up, top = j, hinges[j]
         rest = cap - total
         if rest <= REST_ROUNDING * cap:
             rest = 0.0
-        down = -1
-        least = 0.0 if rest > 0.0 else np.inf
+        down, least = -1, 0.0 if rest > 0.0 else np.inf
         for j in range(m):
             if alpha[j] > 0.0 and hinges[j] < least:
-                least = hinges[j]
-                down = j
+                down, least = j, hinges[j]
         if top - least <= 0.0:
             break
         room = rest if down == -1 else alpha[down]
@@ -153,12 +150,9 @@ def _step(
                     hinges[k] += step * gram[down, k]
         else:
             # d = sign·(cap·e_at − α), so the plane of d is sign·(cap·a·Δf_at − w_i).
-            forward = cap * top - linear
-            backward = linear - cap * least
+            forward, backward = cap * top - linear, linear - cap * least
             toward = rule.kind == PLAIN or forward >= backward or room >= (1.0 - ALL_BUT) * cap
-            at = up if toward else down
-            sign = 1.0 if toward else -1.0
-            slope = forward if toward else backward
+            at, sign, slope = (up, 1.0, forward) if toward else (down, -1.0, backward)
             most = 1.0 if toward else room / (cap - room)
             curve = 0.0
             for k in range(m):
@@ -207,22 +201,17 @@ def plain_pass(
     ``a·Δf·w_i = a·Δf·w − a·Δf·(w − w_i)``. All planes are scored and added together, which costs
     what they touch, however many they are.
     """
-    visit = visits
     for i in order:
-        visit += 1.0
-        coefficient = averaged * visit * (visit - 1.0)
+        visits += 1.0
+        coefficient = averaged * visits * (visits - 1.0)
         y = np.empty(output_length(problem, i), dtype=np.int32)
         if most_violated(problem, form, i, w, 1.0, y) > 0.0:
             insert(problem, form, ws, i, y, clock, patience, scratch)
-        m = ws.used[i]
+        m, s, cap = ws.used[i], ws.slot[i], form.cap[i]
         gaps[i] = 0.0
         if m == 0:
             continue
-        s = ws.slot[i]
-        cap = form.cap[i]
-        alpha = ws.alpha[s : s + m]
-        ys = planes(ws, i)
-        scores = np.empty(m)
+        alpha, ys, scores = ws.alpha[s : s + m], planes(ws, i), np.empty(m)
         planes_score(problem, i, ys, w, scores)
         up = -1
         top = total = linear = 0.0
@@ -231,8 +220,7 @@ def plain_pass(
             total += alpha[j]
             linear += alpha[j] * hinge
             if hinge > top:
-                top = hinge
-                up = j
+                up, top = j, hinge
         gap = example_gap(form, i, top, total, linear)
         if gap <= 0.0:
             continue
@@ -243,8 +231,7 @@ def plain_pass(
             for j in range(m):
                 steps[j] = -ws.scale[s + j] * alpha[j]
             planes_add(problem, i, ys, steps, w)
-        corner = 0.0  # ‖w_s‖², w_s = cap·a·Δf of the plane to move towards
-        cross = 0.0  # w_s·w_i
+        corner = cross = 0.0  # ‖w_s‖² and w_s·w_i, w_s = cap·a·Δf of the plane to move towards
         if up >= 0:
             a = cap * ws.scale[s + up]
             corner = a * a * ws.sqnorm[s + up]
@@ -270,22 +257,15 @@ def plain_pass(
 def own_squares(problem: Any, ws: WorkingSet, w: Array, out: Array) -> None:
     """``‖w_i‖²`` of every example; w is left as it was but for rounding: give a copy."""
     for i in range(ws.used.shape[0]):
-        m = ws.used[i]
-        s = ws.slot[i]
-        out[i] = 0.0
-        total = 0.0
-        for j in range(m):
-            total += ws.alpha[s + j]
-        if total == 0.0:
-            continue
-        ys = planes(ws, i)
-        steps = np.empty(m)
-        back = np.empty(m)
+        m, s = ws.used[i], ws.slot[i]
+        steps, back = np.empty(m), np.empty(m)
         for j in range(m):
             steps[j] = ws.scale[s + j] * ws.alpha[s + j]
             back[j] = -steps[j]
-        whole = np.empty(m)
-        without = np.empty(m)
+        out[i] = 0.0
+        if not steps.any():
+            continue
+        ys, whole, without = planes(ws, i), np.empty(m), np.empty(m)
         planes_score(problem, i, ys, w, whole)
         planes_add(problem, i, ys, back, w)
         planes_score(problem, i, ys, w, without)
@@ -425,7 +405,7 @@ class BCFW(PlaneSolver):
 
     def _move(self, order: Array, gaps: Array) -> float:
         """Step over the planes known; what the dual gains."""
-        gain, _ = self.move(order, self.form, gaps, averaged=self.averaged)
+        gain = self.move(order, self.form, gaps, averaged=self.averaged)
         gaps[order] = np.maximum(gaps[order], 0.0)
         return gain
 

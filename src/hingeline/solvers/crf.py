@@ -59,15 +59,12 @@ def quasi_newton(
     Rows ``first, first + 1, …`` of ``steps`` and ``changes``, taken round, are the ``count`` pairs
     from the oldest to the newest.
     """
-    size = gradient.shape[0]
-    rows = steps.shape[0]
-    share = np.empty(count)
-    inner = np.empty(count)
+    size, rows = gradient.shape[0], steps.shape[0]
+    share, inner = np.empty(count), np.empty(count)
     for k in range(size):
         out[k] = -gradient[k]
     for c in range(count - 1, -1, -1):
-        s = steps[(first + c) % rows]
-        y = changes[(first + c) % rows]
+        s, y = steps[(first + c) % rows], changes[(first + c) % rows]
         inner[c] = dot(s, y)
         share[c] = dot(s, out) / inner[c]
         _add(out, -share[c], y)
@@ -77,10 +74,8 @@ def quasi_newton(
         for k in range(size):
             out[k] *= scale
     for c in range(count):
-        s = steps[(first + c) % rows]
-        y = changes[(first + c) % rows]
-        rest = share[c] - dot(y, out) / inner[c]
-        _add(out, rest, s)
+        s, y = steps[(first + c) % rows], changes[(first + c) % rows]
+        _add(out, share[c] - dot(y, out) / inner[c], s)
 
 
 def descend(function: Callable[[Array], tuple[float, Array]], start: Array) -> None:
@@ -113,10 +108,7 @@ def descend(function: Callable[[Array], tuple[float, Array]], start: Array) -> N
         np.subtract(tried, w, out=steps[at])
         np.subtract(new_gradient, gradient, out=changes[at])
         if dot(steps[at], changes[at]) > 0.0:
-            if count < MEMORY:
-                count += 1
-            else:
-                first = (first + 1) % MEMORY
+            first, count = (first + (count == MEMORY)) % MEMORY, min(count + 1, MEMORY)
         elif count == MEMORY:  # rounding alone; the oldest pair was overwritten
             first, count = (first + 1) % MEMORY, count - 1
         w, value, gradient = tried, new_value, new_gradient
@@ -159,12 +151,10 @@ class ChainExpectations:
         self._blocks = self._cut()
 
     def _cut(self) -> list[_Block]:
-        problem = self.problem
-        offsets = problem.offsets
+        problem, offsets = self.problem, self.problem.offsets
         matrix = _tokens_of(problem)
         room = max(BLOCK_NUMBERS // problem.stride, 1)
-        blocks = []
-        lo = 0
+        blocks, lo = [], 0
         while lo < self.n:
             hi = int(np.searchsorted(offsets, offsets[lo] + room, side="right")) - 1
             hi = max(hi, lo + 1)
@@ -221,8 +211,7 @@ class ChainExpectations:
         """Fill nodes, stays and log Z; expected moves and ends. ``added`` is (unary, enter)."""
         nodes, stays, log_z = out
         extra, entry = (self.nothing if part is None else part for part in added)
-        parts = len(block.cuts) - 1
-        stride = self.problem.stride
+        parts, stride = len(block.cuts) - 1, self.problem.stride
         moved = np.zeros((parts, self.problem.n_labels, stride))
         ends = np.zeros((parts, 2, stride))
 

@@ -63,18 +63,13 @@ def optimise(
     """
     worst = 0.0
     for i in order:
-        m = ws.used[i]
+        m, s, g, room = ws.used[i], ws.slot[i], ws.gram_start[i], ws.capacity[i]
         if m == 0:
             continue
-        s = ws.slot[i]
-        room = ws.capacity[i]
-        g = ws.gram_start[i]
         gram = ws.gram[g : g + room * room].reshape((room, room))
         alpha = ws.alpha[s : s + m]
-        ridge = form.ridge[i]
-        cap = form.cap[i]
-        ys = planes(ws, i)
-        h = np.empty(m)
+        ridge, cap = form.ridge[i], form.cap[i]
+        ys, h = planes(ws, i), np.empty(m)
         planes_score(problem, i, ys, w, h)
         total = top = linear = 0.0
         for j in range(m):

@@ -28,7 +28,7 @@ from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, kernel
 from hingeline._simd import aligned_zeros, rows_add, rows_dot
 from hingeline.core.formulations import Formulation
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import PART, Compiled
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver
 
@@ -75,13 +75,11 @@ def decode(
 
     With a ``cap`` for the least, of what has mass.
     """
-    gold = tree.gold[i]
+    gold, m = tree.gold[i], z.shape[0]
     sign = 1.0 if cap == 0.0 else -1.0
-    m = z.shape[0]
     total = 0.0
     for k in range(m):
-        values[k, 0] = 0.0
-        values[k, 1] = sign * gain[k]
+        values[k, 0], values[k, 1] = 0.0, sign * gain[k]
     for k in range(m - 1, -1, -1):
         p = tree.parent[k]
         if p < 0:
@@ -101,8 +99,7 @@ def decode(
                     continue
                 value = values[k, own] + sign * (w[place(tree, gold, k, own, other)] - truth)
                 if value > best:
-                    best = value
-                    choice[k, other] = own
+                    best, choice[k, other] = value, own
             values[p, other] += best
     for k in range(m):
         z[k] = choice[k, 0 if tree.parent[k] < 0 else z[tree.parent[k]]]
@@ -153,8 +150,7 @@ def visit(
                 curve[c] += 2.0
                 room[c] = min(room[c], mass_of(tree, i, k, worse[k], worse[p], bound))
         for k in range(m):
-            p = tree.parent[k]
-            at = tree.column[k]
+            p, at = tree.parent[k], tree.column[k]
             sums[at] = sums[at + 1] = 0.0
             c = max(part[k], part[p] if p >= 0 else -1)
             step = min(slope[c] / max(curve[c], 1e-300), room[c]) if c >= 0 else 0.0
@@ -162,8 +158,7 @@ def visit(
                 continue
             change = step * (better[k] - worse[k])
             single[k] = min(max(single[k] + change, 0.0), bound)
-            sums[at + gold[k]] = change
-            sums[at + 1 - gold[k]] = -change
+            sums[at + gold[k]], sums[at + 1 - gold[k]] = change, -change
             if p >= 0:
                 both = double[k] + step * (better[k] * better[p] - worse[k] * worse[p])
                 both = max(both, single[k] + single[p] - bound, 0.0)
@@ -253,14 +248,11 @@ class LabelTree(CertifiedSolver):
             self.oracle_calls += len(order)
             self.visits += 1.0
             self.average += 2.0 / (self.visits + 1.0) * (self.w - self.average)
-        slack = float(self.violation @ self.form.cap)
-        return slack + 0.5 * float(self.w @ self.w) - self.dual()
+        return float(self.violation @ self.form.cap + 0.5 * (self.w @ self.w)) - self.dual()
 
     def _find_violations(self) -> None:
-        given, known = (self.compiled.problem, self.tree, self.form.cap), self.violation
-        self.workers.map(
-            lambda part, scratch: visit(*given, part, self.w, known, False), self.active
-        )
+        given = (self.compiled.problem, self.tree, self.form.cap)
+        self.workers.over(self.active, visit, *given, PART, self.w, self.violation, False)
 
     @contextlib.contextmanager
     def _average_in_place(self) -> Iterator[None]:

@@ -55,9 +55,6 @@ from hingeline.solvers.sdm import SDM, Accelerator, Pair
 # with ρ, passes ν; from below it is the risk of margin errors with the smallest loss among tied
 # maximisers, from above the risk of support vectors with the largest. Proposition 1 of the paper,
 # with ties, is the same as q having its maximum at ρ: it holds for the best ρ of any weights.
-#
-# Scaling. Over all multiples c of w, with ρ/c fixed, the least value of (7) is ``−½q²/‖w‖²``, at
-# ``c = q/‖w‖²``: a primal value needs no ρ, only a direction and a ratio.
 
 #: Outputs count as tied, and examples as on the margin, where a change of ρ by this share decides.
 TIE = 1e-3
@@ -72,16 +69,14 @@ def hinges_at(
 ) -> None:
     """``max_y [ρ·l − w·Δf]₊`` and the loss of the maximiser, 0 where the true output wins."""
     for i in order:
-        hinges[i] = 0.0
-        losses[i] = 0.0
+        hinges[i] = losses[i] = 0.0
         if shares[i] > 0.0:
             y = np.empty(output_length(problem, i), dtype=np.int32)
             excess = decode_excess(problem, i, w, rho, y)
             loss = plane_loss(problem, i, y)
             h = rho * loss - plane_score(problem, i, y, w) + excess
             if h > 0.0:
-                hinges[i] = h
-                losses[i] = loss
+                hinges[i], losses[i] = h, loss
 
 
 class Look(NamedTuple):
@@ -158,7 +153,7 @@ class Margins:
 
 
 def best_multiple(lead: float, square: float) -> tuple[float, float]:
-    """The least value of (7) over multiples of w, and the multiple; lead is q, square ``‖w‖²``."""
+    """The least value of (7) over c·w with ρ/c fixed, and c; lead is q, square ``‖w‖²``."""
     if lead <= 0.0 or square <= 0.0:
         return 0.0, 0.0
     return -0.5 * lead * lead / square, lead / square
@@ -308,8 +303,7 @@ class Steering:
         value = math.log(max(level, 1e-300) / nu)
         if value == 0.0:
             return x
-        moved = level - before
-        left = level - nu
+        moved, left = level - before, level - nu
         # What is left of the level's movement from one pass to the next.
         if x == self.visited and moved * self.moved > 0.0:
             self.rate = min(moved / self.moved, 0.8)
@@ -359,11 +353,10 @@ class Steering:
                 self.low = -math.inf
             self.high, self.high_value = x, value
         # Illinois: an end that stays counts half, so that the other side is reached too.
-        if side == self.side:
-            if side < 0.0:
-                self.high_value *= 0.5
-            else:
-                self.low_value *= 0.5
+        if side == self.side and side < 0.0:
+            self.high_value *= 0.5
+        elif side == self.side:
+            self.low_value *= 0.5
         self.side = side
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             return self._free(x, value, enclosed)

@@ -45,14 +45,8 @@ import scipy.sparse as sp
 from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import (
-    KEEP,
-    WorkingSet,
-    check_planes,
-    empty_working_set,
-    make_room,
-    planes,
-)
+from hingeline.core import blocks
+from hingeline.core.blocks import KEEP, WorkingSet
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -269,13 +263,11 @@ def cut_all(
     problem: Any, form: Formulation, m: int, order: Array, w: Array, g: Array, slacks: Array
 ) -> float:
     """All violated ones of the m outputs that every example has."""
-    losses = np.empty(m + PADDING)
-    values = np.empty(m + PADDING)
+    losses, values = np.empty(m + PADDING), np.empty(m + PADDING)
     b = 0.0
     for i in order:
         hinges(problem, form, i, m, w, losses, values)
-        slack = 0.0
-        some = False
+        slack, some = 0.0, False
         for k in range(m):
             slack = add_hinge(form, slack, values[k])
             if values[k] > 0.0:
@@ -298,12 +290,10 @@ def cut_violated(
     b = 0.0
     for i in order:
         ys, _, complete = all_violated(problem, form, i, w, limit)
-        slack = 0.0
-        steps = np.empty(ys.shape[0])
+        slack, steps = 0.0, np.empty(ys.shape[0])
         for j in range(ys.shape[0]):
             loss = plane_loss(problem, i, ys[j])
-            a = plane_scale(form, loss)
-            offset = plane_offset(form, loss)
+            a, offset = plane_scale(form, loss), plane_offset(form, loss)
             slack = add_hinge(form, slack, offset - a * plane_score(problem, i, ys[j], w))
             steps[j] = form.cap[i] * a
             b += form.cap[i] * offset
@@ -331,12 +321,10 @@ def cut_known(
         left_out = 0.0
         if wanted != 0:
             left_out = add_violators(problem, form, ws, i, w, wanted, clock, KEEP, scratch)
-        m = ws.used[i]
-        slack = 0.0
+        m, s, slack = ws.used[i], ws.slot[i], 0.0
         if m > 0:
-            s = ws.slot[i]
             steps = np.empty(m)
-            planes_score(problem, i, planes(ws, i), w, steps)
+            planes_score(problem, i, blocks.planes(ws, i), w, steps)
             for j in range(m):
                 h = ws.offset[s + j] - ws.scale[s + j] * steps[j]
                 slack = add_hinge(form, slack, h)
@@ -344,7 +332,7 @@ def cut_known(
                 if h > 0.0:
                     steps[j] = form.cap[i] * ws.scale[s + j]
                     b += form.cap[i] * ws.offset[s + j]
-            planes_add(problem, i, planes(ws, i), steps, g)
+            planes_add(problem, i, blocks.planes(ws, i), steps, g)
         slacks[i] = slack + left_out
     return b
 
@@ -404,7 +392,7 @@ class OneSlack(CertifiedSolver):
             self.limits = (1 if form.rescaled or form.root else None,)
         elif self.options.violators != "all":
             kernel, self.restricted = cut_known, True
-            self.known = empty_working_set(compiled.lengths, gram=False)
+            self.known = blocks.empty_working_set(compiled.lengths, gram=False)
         elif compiled.n_outputs is None:
             kernel, self.limits = cut_violated, (int(self.options.max_outputs),)
         else:
@@ -494,7 +482,7 @@ class OneSlack(CertifiedSolver):
         """The most violated constraint at a point, block by block in threads, and the primal."""
         given: tuple[Any, ...] = self.limits
         if self.known is not None:
-            self.known = make_room(self.known, self.clock, KEEP)
+            self.known = blocks.make_room(self.known, self.clock, KEEP)
             asked = self.options.violators
             wanted = (1 if asked == "argmax" else int(asked)) if decode else 0
             given = (self.known, wanted, self.clock)
@@ -570,4 +558,4 @@ class OneSlack(CertifiedSolver):
         self.cuts = cuts_from(own, len(self.w))
         if self.known is not None:
             fields = {name: tables[name] for name in WorkingSet._fields}
-            self.known = check_planes(WorkingSet(**fields), self.known)
+            self.known = blocks.check_planes(WorkingSet(**fields), self.known)

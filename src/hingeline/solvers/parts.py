@@ -32,18 +32,8 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, kernel
 from hingeline._simd import copy
-from hingeline.core.blocks import (
-    FIRST_CAPACITY,
-    FREE_SLOTS_ONLY,
-    WorkingSet,
-    check_planes,
-    copy_without_grams,
-    empty_working_set,
-    insert,
-    mark_full,
-    plane,
-    spread,
-)
+from hingeline.core import blocks
+from hingeline.core.blocks import FREE_SLOTS_ONLY, WorkingSet, insert, plane, spread
 from hingeline.core.formulations import Formulation, most_violated_sum
 from hingeline.core.primitives import PART, SCRATCH, Compiled
 from hingeline.core.results import DualMemory
@@ -162,8 +152,7 @@ def find_stretches(
                 t = parts.start[k] - lo - 1
                 y[t] = gold[t]
         for k in range(parts.first[i], parts.first[i + 1]):
-            a = parts.start[k] - lo
-            b = parts.stop[k] - lo
+            a, b = parts.start[k] - lo, parts.stop[k] - lo
             if (a > 0 and y[a - 1] != gold[a - 1]) or (b < length and y[b] != gold[b]):
                 continue
             differs = False
@@ -222,25 +211,21 @@ def _fill_parts(
 ) -> None:
     """Take over planes: part k overlaps with the old parts ``sources[k]`` to ``sources[k + 1]``."""
     for k in range(ws.used.shape[0]):
-        a = sources[k, 0]
-        b = sources[k, 1]
+        a, b = sources[k, 0], sources[k, 1]
         if same[k]:
             for j in range(ws.used[k]):
                 row = ws.gram_start[k] + j * ws.capacity[k]
                 at = old.gram_start[a] + j * old.capacity[a]
                 copy(old.gram[at : at + ws.used[k]], ws.gram[row : row + ws.used[k]])
             continue
-        s = ws.slot[k]
-        lo = parts.shown[k]
+        s, lo = ws.slot[k], parts.shown[k]
         gold = parts.gold[lo : lo + ws.length[k]]
         y = np.empty(ws.length[k], dtype=np.int32)
         # The masses of all sources from level 0 on, side by side: as far as no plane ends.
-        current = np.full(b - a, -1)
-        left = np.zeros(b - a)
+        current, left = np.full(b - a, -1), np.zeros(b - a)
         while True:
             copy(gold, y)
-            step = np.inf
-            stamp = 0
+            step, stamp = np.inf, 0
             for c in range(a, b):
                 p = c - a
                 while left[p] <= 0.0 and current[p] < old.used[c]:
@@ -308,12 +293,12 @@ def regroup(
     same[kept] = (before.start[a[kept]] == start[kept]) & (before.stop[a[kept]] == stop[kept])
     kept = np.flatnonzero(same)
     known = np.concatenate([[0], np.cumsum(old.used)])
-    needed = np.maximum(known[b] - known[a] + 1, FIRST_CAPACITY)
+    needed = np.maximum(known[b] - known[a] + 1, blocks.FIRST_CAPACITY)
     capacity = 2 ** np.ceil(np.log2(needed)).astype(np.int64)
-    mark_full(old, clock, patience)
+    blocks.mark_full(old, clock, patience)
     capacity[kept] = (old.capacity * np.where(old.wanted > 0, 2, 1))[a[kept]]
-    ws = empty_working_set(lengths, capacity, gram=not join)
-    copy_without_grams(old, a[kept], ws, kept)
+    ws = blocks.empty_working_set(lengths, capacity, gram=not join)
+    blocks.copy_without_grams(old, a[kept], ws, kept)
     sources = np.stack([a, b], axis=1)
     posed = pose(compiled, form, parts)
     fill = compiled.bind(_fill_parts)
@@ -356,15 +341,15 @@ class SDMInParts(PlaneSolver):
                 whole = self.parts.start, self.parts.stop
                 pieces = cut_into_pieces(self.parts) if self.compiled.breakable else whole
                 _, lengths = place_parts(self.parts, *pieces)
-                start = PartSet(empty_working_set(lengths), *pieces)
+                start = PartSet(blocks.empty_working_set(lengths), *pieces)
             self._place(start, np.zeros(len(start.start)))
         return self.ws
 
     def _set(self, new: Parts, ws: WorkingSet, gaps: Array) -> None:
-        problem, form = pose(self.compiled, self.form, new)
+        posed = pose(self.compiled, self.form, new)
         # No call in between, so that an interruption leaves all of it or nothing.
         self.parts, self.ws, self.gaps = new, ws, gaps
-        self._problem, self._form = problem, form
+        self.block_problem, self._form = posed
 
     def _place(self, known: PartSet, gaps: Array) -> None:
         """Take over planes of parts, after a check that they fit."""
@@ -374,7 +359,7 @@ class SDMInParts(PlaneSolver):
         apart = start[1:] > stop[:-1] - (placed.owner[1:] != placed.owner[:-1])
         if not ((start >= 0) & (start < stop) & (room >= 0)).all() or not apart.all():
             raise KeyError("parts that lie apart")
-        self._set(placed, check_planes(known.ws, empty_working_set(lengths)), gaps)
+        self._set(placed, blocks.check_planes(known.ws, blocks.empty_working_set(lengths)), gaps)
 
     def make_room(self) -> None:
         """Fit the parts to the planes in use and to what decoding found."""
@@ -405,18 +390,13 @@ class SDMInParts(PlaneSolver):
         placed, _ = place_parts(whole_examples(compiled), old.start, old.stop)
         known, now = restrict(before.form, placed), restrict(form, placed)
         ws.alpha[:] = carry_over(known, now, ws.alpha, ws.capacity)
-        ws.drift[:] = 0.0
-        ws.stamp[:] = 0
+        ws.drift[:], ws.stamp[:] = 0.0, 0
         return old._replace(ws=ws)
 
     @property
     def early(self) -> bool:
         """Whether parts are pieces still."""
         return self.fresh and self.clock <= FIRST_PASSES
-
-    @property
-    def block_problem(self) -> Any:
-        return self._problem
 
     @property
     def active_blocks(self) -> Array:
@@ -431,7 +411,7 @@ class SDMInParts(PlaneSolver):
         return self._form if form is self.form else restrict(form, self.parts)
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
-        known = (self.form, self._problem, self._form, self.ws, self.parts)
+        known = (self.form, self.block_problem, self._form, self.ws, self.parts)
         asked = (self.w, self.early, self.clock, patience, SCRATCH, self.violation)
         self.over(order, find_stretches, *known, PART, *asked)
 

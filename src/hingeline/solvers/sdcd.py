@@ -37,16 +37,8 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import finite_helper, helper, kernel
-from hingeline.core.blocks import (
-    KEEP,
-    Mass,
-    WorkingSet,
-    find,
-    insert,
-    make_room,
-    register_rule,
-    slack_of_known,
-)
+from hingeline.core import blocks
+from hingeline.core.blocks import KEEP, Mass, WorkingSet, insert, slack_of_known
 from hingeline.core.blocks import visit as visit_planes
 from hingeline.core.formulations import (
     Formulation,
@@ -68,8 +60,8 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import option, option_names
 from hingeline.core.solver import PlaneSolver
-from hingeline.solvers.enumerated import VISITS, EnumeratedSDM, Work, visit
-from hingeline.solvers.enumerated import hinges as all_hinges
+from hingeline.solvers import enumerated
+from hingeline.solvers.enumerated import EnumeratedSDM, Work
 from hingeline.solvers.sdm import SDM, Accelerator
 
 # Which outputs enter the working set. All that have a positive hinge share in the slack, and the
@@ -152,9 +144,9 @@ def add_violators(
     scratch: Array,
 ) -> float:
     """Put violated outputs of example i into its set; the slack of those that found no room."""
-    left_out = 0.0
     k = wanted if wanted > 0 else ws.used[i] - wanted
     ys, hinges = worst_violated(problem, form, i, w, k)
+    left_out = 0.0
     for j in range(ys.shape[0]):
         if insert(problem, form, ws, i, ys[j], clock, patience, scratch) < 0:
             left_out = add_hinge(form, left_out, hinges[j])
@@ -194,7 +186,7 @@ def sum_over_found(
         slack = slack_of_known(problem, form, ws, i, w)
         ys, hinges = worst_violated(problem, form, i, w, wanted)
         for j in range(ys.shape[0]):
-            if find(ws, i, ys[j]) < 0:
+            if blocks.find(ws, i, ys[j]) < 0:
                 slack = add_hinge(form, slack, hinges[j])
         out[i] = slack
 
@@ -228,12 +220,9 @@ def shift(beta: Array, m: int, base: float, cap: float) -> float:
 
     The left side falls and the right side rises with T, both in straight pieces.
     """
-    low = -np.inf
-    high = np.inf
-    T = 0.0
+    low, high, T = -np.inf, np.inf, 0.0
     for _ in range(100):
-        total = 0.0
-        inside = 0
+        total, inside = 0.0, 0
         for k in range(m):
             value = beta[k] - T
             total += min(max(value, 0.0), cap)
@@ -241,10 +230,7 @@ def shift(beta: Array, m: int, base: float, cap: float) -> float:
         excess = total - base - T
         if excess == 0.0:
             break
-        if excess > 0.0:
-            low = T
-        else:
-            high = T
+        low, high = (T, high) if excess > 0.0 else (low, T)
         step = excess / (1.0 + inside)
         if abs(step) <= 1e-15 * (abs(T) + cap):
             break
@@ -261,12 +247,11 @@ def visit_in_boxes(
     """:func:`.enumerated.visit`, in closed form where there is one."""
     square = all_isotropy(problem, i) if form.rescaled == 0 and rule.precision > 0.0 else 0.0
     if square <= 0.0:
-        return visit(rule, problem, form, i, w, coefficient, work)
+        return enumerated.visit(rule, problem, form, i, w, coefficient, work)
     m = work.chosen.shape[0]
-    at = i * m
+    at, cap = i * m, form.cap[i]
     alpha, losses, values = work.alpha, work.losses, work.values
-    all_hinges(problem, form, i, m, w, losses, values)
-    cap = form.cap[i]
+    enumerated.hinges(problem, form, i, m, w, losses, values)
     slack = total = linear = spread = 0.0
     for k in range(m):
         slack = add_hinge(form, slack, values[k])
@@ -335,8 +320,7 @@ def slope(gradient: float, alpha: float, cap: float) -> float:
 @helper
 def box_step(gram: Array, alpha: Array, gradient: Array, j: int, cap: float) -> float:
     """(IV.6) for multiplier j, alpha and gradient kept current; returns the change."""
-    curve = gram[j, j]
-    before = alpha[j]
+    curve, before = gram[j, j], alpha[j]
     if curve > 0.0:
         alpha[j] = min(max(before + gradient[j] / curve, 0.0), cap)
     elif gradient[j] < 0.0:
@@ -371,8 +355,7 @@ def box_steps(
             step = min(abs(g) / max(gram[j, j], 1e-300), room)
             value = step * (abs(g) - 0.5 * step * gram[j, j])
             if value > gain:
-                gain = value
-                best = j
+                best, gain = j, value
         if best < 0 or worst <= accuracy:
             break
         box_step(gram, alpha, gradient, best, cap)
@@ -391,9 +374,7 @@ class Box(NamedTuple):
 def _step(
     rule: Box, gram: Array, alpha: Array, before: Array, gradient: Array, mass: Mass
 ) -> tuple[bool, float]:
-    m = alpha.shape[0]
-    cap = mass.cap
-    spread = 0.0
+    m, cap, spread = alpha.shape[0], mass.cap, 0.0
     for j in range(m):
         spread = max(spread, abs(slope(gradient[j], alpha[j], cap)))
     if spread == 0.0:
@@ -409,9 +390,8 @@ def _step(
     return True, square
 
 
-register_rule(Box, _step)
-
-VISITS[Box] = visit_in_boxes
+blocks.register_rule(Box, _step)
+enumerated.VISITS[Box] = visit_in_boxes
 
 
 @kernel
@@ -429,12 +409,11 @@ def published_pass(
     gaps: Array,
 ) -> float:
     """Lines 8 to 25 of Algorithm 2 with GetMaxY = 1; the largest Σδ² of an example."""
-    k = visits
     largest = 0.0
     for i in order:
-        k += 1.0
+        visits += 1.0
         add_violators(problem, form, ws, i, w, wanted, clock, KEEP, scratch)
-        square = visit_planes(problem, form, ws, rule, i, w, k * (k - 1.0), clock, gaps)
+        square = visit_planes(problem, form, ws, rule, i, w, visits * (visits - 1.0), clock, gaps)
         largest = max(largest, square)
     return largest
 
@@ -487,7 +466,7 @@ class SDCD(PlaneSolver):
         options = self.options
         passes = self.clock - 1  # the paper's iter
         if self.decoding:
-            self.ws = make_room(self.ws, self.clock, KEEP)  # a free slot for everyone
+            self.ws = blocks.make_room(self.ws, self.clock, KEEP)  # a free slot for everyone
             largest = self.compiled.bind(published_pass)(
                 *(self.compiled.problem, self.form, self.ws, self.rule, self.active, self.w),
                 *(self.visits, self._wanted(), self.clock, self.workers.scratch[0], self.gaps),

@@ -32,6 +32,8 @@ from hingeline.core.formulations import Formulation, cut_back
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver, PlaneSolver
 
+VARIANTS = ("parts", "enumerated", "nu")  # More files of this solver, in the order to look at them.
+
 
 @helper
 def pair_steps(
@@ -47,21 +49,15 @@ def pair_steps(
     for j in range(m):
         total += alpha[j]
     for _ in range(most):
-        up = -1  # −1 is the true output: gradient 0, curvature 0
-        top = 0.0
+        up, top = -1, 0.0  # −1 is the true output: gradient 0, curvature 0
         for j in range(m):
             if gradient[j] > top:
-                top = gradient[j]
-                up = j
+                up, top = j, gradient[j]
         # The partner promises the largest gain (top − g)²/curvature among those with mass.
-        down = -2
-        gain = span = 0.0
-        curve = 1.0
+        down, gain, span, curve = -2, 0.0, 0.0, 1.0
         if up >= 0 and total < cap:
-            span = top
-            curve = gram[up, up] + ridge
+            down, span, curve = -1, top, gram[up, up] + ridge
             gain = span * span / max(curve, 1e-300)
-            down = -1
         worst = span
         for j in range(m):
             if alpha[j] > 0.0 and j != up:
@@ -74,15 +70,11 @@ def pair_steps(
                         c = gram[j, j] + ridge
                     value = difference * difference / max(c, 1e-300)
                     if value > gain:
-                        gain = value
-                        span = difference
-                        curve = c
-                        down = j
+                        down, gain, span, curve = j, value, difference, c
         if down == -2 or worst <= accuracy:
             break
-        step = span / curve if curve > 0.0 else np.inf
         room = cap - total if down == -1 else alpha[down]
-        step = min(step, room)
+        step = min(span / curve if curve > 0.0 else np.inf, room)
         if step == np.inf:
             break
         if up >= 0:
@@ -114,8 +106,7 @@ def _step(
     rule: Pair, gram: Array, alpha: Array, before: Array, gradient: Array, mass: Mass
 ) -> tuple[bool, float]:
     m = alpha.shape[0]
-    top = 0.0
-    least = 0.0 if mass.total < mass.cap else np.inf
+    top, least = 0.0, 0.0 if mass.total < mass.cap else np.inf
     for j in range(m):
         top = max(top, gradient[j])
         if alpha[j] > 0.0:
@@ -154,6 +145,7 @@ SLOW = 1.0 / 200.0
 ROUNDS = 30  # Steps in a row on small problems; each may run into a bound.
 
 
+@dataclass
 class Accelerator:
     """Decides when a step over all planes with mass is worth its price, about ten sweeps.
 
@@ -163,24 +155,22 @@ class Accelerator:
     work, not by the clock, so that runs can be repeated.
     """
 
+    iterations: int
+    n_weights: float = math.inf
+    visited: float = 1.0  # the share of examples that a sweep visits, on average
+    newton: bool = False  # Newton steps are under way
+    width: float = 1.0  # theirs, see there
+    mark: float = math.inf  # the gap some sweeps ago
+    sweeps: int = 0  # since then
+    idle: int = 0  # Newton steps in a row that led nowhere
+    wait: int = 8
+    since: int = 0
+    last: float = 0.0
     #: Where a solver that has it as ``accelerate`` keeps its state.
-    saved_numbers = (
+    saved_numbers: ClassVar[tuple[str, ...]] = (
         *("accelerate.wait", "accelerate.since", "accelerate.last", "accelerate.newton"),
         *("accelerate.width", "accelerate.mark", "accelerate.sweeps", "accelerate.idle"),
     )
-
-    def __init__(self, iterations: int, n_weights: float = math.inf, visited: float = 1.0) -> None:
-        self.iterations = iterations
-        self.n_weights = n_weights
-        self.visited = visited  # the share of examples that a sweep visits, on average
-        self.newton = False  # Newton steps are under way
-        self.width = 1.0  # theirs, see there
-        self.mark = math.inf  # the gap some sweeps ago
-        self.sweeps = 0  # since then
-        self.idle = 0  # Newton steps in a row that led nowhere
-        self.wait = 8
-        self.since = 0
-        self.last = 0.0
 
     def __call__(
         self, solver: CertifiedSolver, estimate: float, work: float = 0.0, growth: float = 0.0
@@ -196,10 +186,8 @@ class Accelerator:
             return self._take_newton_steps(solver)
         if solver.clock <= 4:
             return False
-        if (
-            solver.plane_size <= SMALL_PLANE
-            and np.count_nonzero(solver.multipliers().mass) <= SMALL
-        ):
+        light = solver.plane_size <= SMALL_PLANE
+        if light and np.count_nonzero(solver.multipliers().mass) <= SMALL:
             rounds = 0
             while rounds < ROUNDS and _ascend(solver, self.iterations):
                 rounds += 1
@@ -261,9 +249,7 @@ def _ascend(solver: CertifiedSolver, iterations: int) -> bool:
     support = np.flatnonzero(inside)
     if len(support) < 2:
         return False
-    before = masses[support].copy()
-    owner = owners[support]
-    n = len(form.cap)
+    before, owner, n = masses[support], owners[support], len(form.cap)
     sums = np.bincount(owner, weights=before, minlength=n)
     tight = np.zeros(n, dtype=bool) if form.summed else sums >= form.cap * (1.0 - 1e-12)
     members = np.maximum(np.bincount(owner, minlength=n), 1)

@@ -93,8 +93,7 @@ def project(values: Array, n: int, out: Array) -> None:
         top = max(top, values[s])
     level = top - 1.0  # nothing below it can remain; it only rises, whatever rounding does
     while True:
-        total = 0.0
-        count = 0
+        total, count = 0.0, 0
         for s in range(n):
             if values[s] > level:
                 total += values[s]
@@ -112,8 +111,7 @@ def project(values: Array, n: int, out: Array) -> None:
 @helper
 def block_gap(theta: Array, mu: Array, at: int, n: int) -> tuple[float, int]:
     """``max θ̂ − θ̂·μ`` and the best state."""
-    best = 0
-    mean = 0.0
+    best, mean = 0, 0.0
     for s in range(n):
         mean += theta[s] * mu[at + s]
         if theta[s] > theta[best]:
@@ -172,10 +170,7 @@ def reparametrise(
 def visit_variables(
     problem: Any, dual: Dual, i: int, first: int, end: int, scratch: Scratch
 ) -> float:
-    """Visit those of some variables with the same row of features whose gap is at least ``least``.
-
-    Returns the gain.
-    """
+    """Visit those of variables with one row of features that have gaps not below ``least``."""
     graph, cap, w = topology(problem.graphs, problem.graph[i]), dual.cap[i], dual.w
     block = dual.blocks.block_at[i]
     column, n = graph_blocks.first_column(problem, i, first), graph.n_states[first]
@@ -192,8 +187,7 @@ def visit_variables(
         for k in range(problem.n_columns):
             scratch.steps[k] = 0.0
     square = cap * problem.row_sqnorm[problem.row[problem.node_offset[i] + first]]  # c_i‖x‖²
-    gain = 0.0
-    moved = False
+    gain, moved = 0.0, False
     for u in range(first, end):
         if dual.gaps[block + u] < dual.least:
             continue
@@ -335,8 +329,7 @@ def exchange(
         if worst != truth:
             left = np.float64(np.float32(left))
             dual.mass[mass + worst - (1 if worst > truth else 0)] = left
-        taken = now[worst] - left
-        given = taken
+        taken = given = now[worst] - left
         if best != truth:
             more = np.float32((1.0 - 0.5 * ROUNDING) * (now[best] + taken))
             dual.mass[mass + best - (1 if best > truth else 0)] = more
@@ -465,10 +458,7 @@ def couple(
                 for outer in range(s * stride, size, n * stride):
                     for k in range(outer, outer + stride):
                         now[k] *= factor
-    place = 0
-    total = 0.0
-    stride = size
-    first = graph.scope_start[c]
+    place, total, stride, first = 0, 0.0, size, graph.scope_start[c]
     for p in range(first, graph.scope_start[c + 1]):
         v, n, stride = next_place(graph, p, stride)
         at = unary + graph.unary_start[v]
@@ -483,9 +473,7 @@ def couple(
             missing[place + s] /= total
         place += n
     for k in range(size):
-        share = total
-        rest = k
-        at = place
+        share, rest, at = total, k, place
         for p in range(graph.scope_start[c + 1] - 1, first - 1, -1):
             n = graph.n_states[graph.scope[p]]
             at -= n

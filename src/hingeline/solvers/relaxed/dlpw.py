@@ -45,18 +45,9 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.inference.factor_graph import Topology, topology
 from hingeline.inference.map import NO_ORACLE
+from hingeline.solvers.relaxed import messages as kernels
 from hingeline.solvers.relaxed.blocks import couple
-from hingeline.solvers.relaxed.messages import (
-    Tables,
-    add_beliefs,
-    descend_factors,
-    descend_pairs,
-    descend_variables,
-    fill_pairs,
-    fill_tables,
-    normalise,
-    score_variables,
-)
+from hingeline.solvers.relaxed.messages import Tables
 from hingeline.structures import graph_blocks
 from hingeline.structures.graph_blocks import BinaryPairs, Blocks
 
@@ -143,25 +134,25 @@ def descend(
         graph = topology(problem.graphs, problem.graph[i])
         n_factors = graph.scope_start.shape[0] - 1
         total = state[TOTAL]
-        score_variables(problem, graph, i, planes, total, tables)
+        kernels.score_variables(problem, graph, i, planes, total, tables)
         if by == PAIRS:
             stored = messages[blocks.message_at[i] :]
-            fill_pairs(problem, i, planes, total, stored, own, tables)
+            kernels.fill_pairs(problem, i, planes, total, stored, own, tables)
             for c in range(n_factors + 1):
                 tables.start[c] = 4 * c
             for _ in range(rounds):
-                descend_pairs(graph, temperature, own, tables)
+                kernels.descend_pairs(graph, temperature, own, tables)
             if rounds > 0:
                 for k in range(4 * n_factors):
                     stored[k] = np.float32(own[k])
         else:
-            add_beliefs(problem, blocks, i, messages, tables)
-            fill_tables(problem, blocks, i, planes, total, messages, tables)
+            kernels.add_beliefs(problem, blocks, i, messages, tables)
+            kernels.fill_tables(problem, blocks, i, planes, total, messages, tables)
             for _ in range(rounds):
                 if by == FACTORS:
-                    descend_factors(problem, blocks, i, messages, tables)
+                    kernels.descend_factors(problem, blocks, i, messages, tables)
                 else:
-                    descend_variables(problem, blocks, i, temperature, messages, tables)
+                    kernels.descend_variables(problem, blocks, i, temperature, messages, tables)
         if weight == 0.0:
             continue
         state[STEPS] += 1.0
@@ -171,16 +162,16 @@ def descend(
             first, n = graph.unary_start[v], graph.n_states[v]
             states[v] = largest(beliefs, first, n)
             if temperature > 0.0:
-                normalise(beliefs, first, n, temperature)
+                kernels.normalise(beliefs, first, n, temperature)
             else:
                 for s in range(n):
                     beliefs[first + s] = 1.0 if s == states[v] else 0.0
         for c in range(n_factors):
             first, end = tables.start[c], tables.start[c + 1]
             if temperature > 0.0 and by == PAIRS:
-                normalise(values, first, 4, temperature)
+                kernels.normalise(values, first, 4, temperature)
             elif temperature > 0.0:
-                normalise(values, first, end - first, temperature)
+                kernels.normalise(values, first, end - first, temperature)
             else:
                 choose_near(graph, c, values, first, end, states)
             values[first + graph_blocks.true_joint(problem, graph, i, c)] -= 1.0
@@ -201,20 +192,18 @@ def find_hinges(
     problem: Any, blocks: Blocks, order: Array, w: Array, messages: Array, out: Array
 ) -> None:
     """``Σ max θ̂`` of each example, relative to the truth."""
-    table = np.empty(blocks.widest + 8)
-    tables = make_tables(problem, blocks, order)
+    table, tables = np.empty(blocks.widest + 8), make_tables(problem, blocks, order)
     beliefs = tables.beliefs
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
-        score_variables(problem, graph, i, w, 1.0, tables)
-        fill_tables(problem, blocks, i, w, 1.0, messages, tables)
+        kernels.score_variables(problem, graph, i, w, 1.0, tables)
+        kernels.fill_tables(problem, blocks, i, w, 1.0, messages, tables)
         hinge = 0.0
         for v in range(graph.n_states.shape[0]):
             hinge -= beliefs[graph.unary_start[v] + graph_blocks.true_state(problem, i, v)]
-        add_beliefs(problem, blocks, i, messages, tables)
+        kernels.add_beliefs(problem, blocks, i, messages, tables)
         for v in range(graph.n_states.shape[0]):
-            first = graph.unary_start[v]
-            hinge += row_max(beliefs, first, graph.n_states[v])
+            hinge += row_max(beliefs, graph.unary_start[v], graph.n_states[v])
         for c in range(graph.scope_start.shape[0] - 1):
             graph_blocks.factor_scores(problem, graph, i, c, w, table)
             hinge -= table[graph_blocks.true_joint(problem, graph, i, c)]
@@ -235,25 +224,23 @@ def add_soft_marginals(
     out: Array,
 ) -> float:
     """``out += Ψμ`` for the soft marginals μ, factors coupled to variables; ``Σ c_i·μ·l``."""
-    steps = np.empty(problem.n_columns + 8)
-    missing = np.empty(blocks.most_unary + 8)
+    steps, missing = np.empty(problem.n_columns + 8), np.empty(blocks.most_unary + 8)
     tables = make_tables(problem, blocks, order)
-    beliefs = tables.beliefs
-    linear = 0.0
+    beliefs, linear = tables.beliefs, 0.0
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
-        score_variables(problem, graph, i, w, 1.0, tables)
-        add_beliefs(problem, blocks, i, messages, tables)
+        kernels.score_variables(problem, graph, i, w, 1.0, tables)
+        kernels.add_beliefs(problem, blocks, i, messages, tables)
         for v in range(graph.n_states.shape[0]):
-            normalise(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
+            kernels.normalise(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
             for s in range(graph.n_states[v]):
                 share = beliefs[graph.unary_start[v] + s]
                 linear += cap[i] * share * graph_blocks.variable_loss(problem, i, v, s)
-        fill_tables(problem, blocks, i, w, 1.0, messages, tables)
+        kernels.fill_tables(problem, blocks, i, w, 1.0, messages, tables)
         for c in range(graph.scope_start.shape[0] - 1):
             size = tables.start[c + 1] - tables.start[c]
             table = tables.values[tables.start[c] : tables.start[c + 1]]
-            normalise(table, 0, size, temperature)
+            kernels.normalise(table, 0, size, temperature)
             couple(graph, c, size, beliefs, 0, table, missing)
             table[graph_blocks.true_joint(problem, graph, i, c)] -= 1.0
             graph_blocks.factor_add(problem, i, c, size, -cap[i], table, out)

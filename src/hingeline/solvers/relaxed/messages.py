@@ -54,9 +54,7 @@ def score_variables(
     problem: Any, graph: Topology, i: int, w: Array, total: float, tables: Tables
 ) -> None:
     """Beliefs without messages: ``w·φ_v(s)/total + l_v(s)`` of all variables and states."""
-    columns = tables.columns
-    n_variables = graph.n_states.shape[0]
-    end = 0
+    columns, n_variables, end = tables.columns, graph.n_states.shape[0], 0
     for u in range(n_variables):
         if u == end:
             end = graph_blocks.group_end(problem, i, u, n_variables)
@@ -109,8 +107,7 @@ def max_marginal(
     """``out[at + s]``: the largest of a table's values over joint states with ``y_slot = s``."""
     # A range with a step costs a division, more than the rest where tables are 2 by 2.
     for s in range(states):
-        best = -np.inf
-        outer = first + s * stride
+        best, outer = -np.inf, first + s * stride
         while outer < end:
             for k in range(outer, outer + stride):
                 best = max(best, values[k])
@@ -204,8 +201,7 @@ def descend_variables(
     graph = topology(problem.graphs, problem.graph[i])
     beliefs, margins = tables.beliefs, tables.margins
     for v in range(graph.n_states.shape[0]):
-        n = graph.n_states[v]
-        unary = graph.unary_start[v]
+        n, unary = graph.n_states[v], graph.unary_start[v]
         begin, end = graph.incident_start[v], graph.incident_start[v + 1]
         share = 1.0 / (1.0 + (end - begin))
         # margins: the mean of v and its factors, then those of each factor.
@@ -279,11 +275,8 @@ def descend_pairs(graph: Topology, epsilon: float, messages: Array, room: Tables
             a = 1 + graph.slot[q]
             m0 = soft_max(tables[k], tables[k + a], epsilon)
             m1 = soft_max(tables[k + 3 - a], tables[k + 3], epsilon)
-            margins[at] = m0
-            margins[at + 1] = m1
-            sum0 += m0
-            sum1 += m1
-            at += 2
+            margins[at], margins[at + 1] = m0, m1
+            sum0, sum1, at = sum0 + m0, sum1 + m1, at + 2
         share = 1.0 / (1.0 + (end - begin))
         mean0, mean1 = sum0 * share, sum1 * share
         at = 0

@@ -62,15 +62,9 @@ def locate_pair(problem: Any, dual: Dual, graph: Topology, i: int, c: int) -> Pa
     labels = problem.node_offset[i]
     true_a, true_b = problem.labels[labels + a], problem.labels[labels + b]
     at_a, at_b = blocks.unary_at[i] + 2 * a, blocks.unary_at[i] + 2 * b
-    return Pair(
-        2 * true_a + true_b,
-        at_a + true_a,
-        at_a + 1 - true_a,
-        at_b + true_b,
-        at_b + 1 - true_b,
-        blocks.mass_at[i] + 3 * c,
-        problem.factor_table[problem.graphs.factor_ptr[problem.graph[i]] + c],
-    )
+    places = at_a + true_a, at_a + 1 - true_a, at_b + true_b, at_b + 1 - true_b
+    table = problem.factor_table[problem.graphs.factor_ptr[problem.graph[i]] + c]
+    return Pair(2 * true_a + true_b, *places, blocks.mass_at[i] + 3 * c, table)
 
 
 @helper
@@ -383,11 +377,8 @@ def evaluate_example(problem: Any, dual: Dual, i: int, scratch: Scratch, out: Ar
         gap, best = any_factors.block_gap(scratch.margins, dual.mu, at, n)
         hinge += scratch.margins[best]
         dual.gaps[blocks.block_at[i] + u] = dual.cap[i] * gap
-    out[HINGE] = hinge
-    out[LINEAR] = linear
-    out[PENALTY] = penalty
-    out[CENTRE] = centred
-    out[FRACTIONAL] = fractional
+    out[HINGE], out[LINEAR], out[PENALTY] = hinge, linear, penalty
+    out[CENTRE], out[FRACTIONAL] = centred, fractional
 
 
 @helper
@@ -486,8 +477,7 @@ def cut_units(problem: Any, blocks: Blocks, together: int, starts: Array, owners
         end = blocks.block_at[i + 1] - blocks.block_at[i]
         b = 0
         while b < end:
-            starts[count] = blocks.block_at[i] + b
-            owners[count] = i
+            starts[count], owners[count] = blocks.block_at[i] + b, i
             count += 1
             if together == 0:
                 b += 1

@@ -169,22 +169,18 @@ class SoftBCFW(CertifiedSolver):
         self.centre = np.zeros(int(self.blocks.message_at[-1]) if centred else 0, dtype=np.float32)
         self.centre_sums = np.zeros(len(self.mu) if centred else 0)
         self.terms = np.zeros((compiled.n, 5))  # of the objectives, by example
-        self.no_cap = np.zeros(compiled.n)
         self.rounds = 0 if published else int(self.options.rounds)
-        self.value = 0.0  # f_ρ
+        self.value, self.fractional = 0.0, 0.0  # f_ρ; share of variables
         self.relaxed = self.soft = math.inf  # g and g_ρ at the last evaluation
-        self.relaxed_bound = -math.inf  # best dual value of marginals that agree
-        self.fractional = 0.0  # share of variables
         self.best_relaxed = math.inf  # g(w, δ) of the best weights
+        self.relaxed_bound = -math.inf  # best dual value of marginals that agree
         #: ρ at which messages and weights bend the dual alike
         self.balance = 1.0 / max(graph_blocks.mean_square(compiled.problem, form.cap), 1e-300)
         self.total = aligned_zeros(compiled.n_weights)  # of iterates, for their average
         self._averaged = 0
         self.anchor = aligned_zeros(compiled.n_weights)  # weights that proximal passes stay near
-        self._average_leads = True
         if start is not None:
-            self.mu[:] = start.mu
-            self.mass[:] = start.mass
+            self.mu[:], self.mass[:] = start.mu, start.mass
             if len(self.centre) == len(start.centre):
                 self.centre[:] = start.centre
             self.repair()
@@ -273,21 +269,19 @@ class SoftBCFW(CertifiedSolver):
         if by_gap or (ordered and not first and self.options.schedule == "published"):
             self._evaluate(self.w, self.terms)
         known, starts = self.active_units, self.units.starts[:-1]
-        least, met, left = 0.0, 0.0, len(known)
+        least = met = 0.0
         if ordered and not first:
             least = float(self.options.skip * self.gaps.mean(dtype=np.float64))
             worth = known[np.maximum.reduceat(self.gaps, starts)[known] >= least]
             known = worth if len(worth) else known
-            left = len(known)
         order = self.rng.permutation(known) if ordered else known
         if first and ordered:
             ends = self.blocks.block_at[:-1] + np.diff(self.problem.node_offset)
             factors = starts[order] >= ends[self.units.owners[order]]
             order = order[np.argsort(factors, kind="stable")]
-        most = -(-left // PARTS_BY_GAP) if by_gap else UNITS_DRAWN
-        while left > 0:
-            part = order[-left:][:most]
-            left -= len(part)
+        most = max(-(-len(order) // PARTS_BY_GAP), 1) if by_gap else UNITS_DRAWN
+        for lo in range(0, len(order), most):
+            part = order[lo : lo + most]
             if by_gap:
                 upto = np.cumsum(np.add.reduceat(self.gaps, starts, dtype=np.float64)[known])
                 if upto[-1] <= 0.0:
@@ -298,25 +292,24 @@ class SoftBCFW(CertifiedSolver):
                 part = known[self.rng.integers(0, len(known), len(part))]
             every = max(len(part) // AVERAGED_ITERATES, 1)
             point = self.at(self.w, cap, least, self.exact_steps)
-            some, gain = kernels.pass_units(
-                self.problem, point, self.units, part, every, self.total
-            )
+            given = (self.problem, point, self.units, part, every, self.total)
+            some, gain = kernels.pass_units(*given)
             self._averaged += len(part) // every
-            met += some
-            self.value += gain
+            met, self.value = met + some, self.value + gain
         return float(self.gaps.sum(dtype=np.float64)) if by_gap or ordered else met
 
     def _evaluate(self, weights: Array, out: Array, rounds: int = 0) -> None:
         """Gaps of all blocks and sums over those of each example, in threads."""
         least = float(self.options.skip * self.gaps.mean(dtype=np.float64)) if rounds > 0 else 0.0
-        dual, still = (self.at(weights, cap, least) for cap in (self.form.cap, self.no_cap))
+        dual, still = (
+            self.at(weights, cap, least) for cap in (self.form.cap, np.zeros_like(self.form.cap))
+        )
         given = (self.problem, dual, still, PART, rounds, out)
         self.workers.over(self.active, kernels.evaluate, *given)
 
     def _objectives(self, weights: Array, rounds: int) -> tuple[float, float]:
         """``g`` and ``g_ρ`` of evaluated weights; with ``rounds`` messages may be made for them."""
-        half = 0.5 * float(weights @ weights)
-        kappa = 1.0 / self.rho
+        half, kappa = 0.5 * float(weights @ weights), 1.0 / self.rho
         hinge, penalty = self.terms[:, HINGE], 0.5 * kappa * self.terms[:, PENALTY]
         if rounds > 0:
             refined = np.zeros_like(self.terms)
@@ -411,10 +404,8 @@ class SoftBCFW(CertifiedSolver):
             "soft_rho_": self.rho,
         }
         problem = self.compiled.problem
-        if (
-            graph_blocks.decodes_exactly(problem)
-            and graph_blocks.decoding_seconds(problem) <= LOOK_SECONDS
-        ):
+        exactly = graph_blocks.decodes_exactly(problem)
+        if exactly and graph_blocks.decoding_seconds(problem) <= LOOK_SECONDS:
             margins = Margins(self.compiled, self.form.cap, self.workers, 0.0)
             hinges = margins.look(weights, 1.0).hinges
             half = 0.5 * float(weights @ weights)
