@@ -3,7 +3,6 @@
 import math
 import numbers
 import sys
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Self
@@ -46,8 +45,9 @@ _READABLE = (
 #: In place of a value's hash: a number, or none at all.
 NUMBER, ALONE = 0x5BD1E9955BD1E995, 0x2545F4914F6CDD1D
 SPREAD = 0x1E3779B97F4A7C15  # odd, so that no two values of a key fall together
-BUFFER = 2**16  # Attributes that one call reads at most.
-CHUNK = 2**13  # Tokens that are read together, about.
+TOGETHER = 2**10  # Sentences that are read together: X may be a generator.
+BUFFER = 2**15  # Attributes that one call reads at most.
+SHORT = 64  # A row of the matrix with more entries is sorted by SciPy.
 MOST_ATOMS = 2**21  # A table with more atoms is not kept for the next call.
 
 
@@ -115,8 +115,8 @@ def _atom(table: Array, state: Array, key: int) -> int:
 @kernel
 def read_tokens(
     kinds: Array,
-    tokens: Array,
-    begin: int,
+    sentences: Array,
+    at: Array,
     small: Array,
     table: Array,
     state: Array,
@@ -125,89 +125,118 @@ def read_tokens(
     weights: Array,
     counts: Array,
     new: Array,
-) -> int:
-    """Read objects from token ``begin`` on, until one needs more than this; the token it is.
+) -> None:
+    """Read the lists ``sentences`` from token ``at[1]`` of list ``at[0]`` on, as far as it goes.
 
-    ``state`` has the numbers of atoms and of attributes written, ``small`` the rows of a table
-    that became too small. ``new`` are the addresses of two lists, which get the keys of new atoms
-    and their values, None where these are no strings.
+    That is until a token needs more than this; ``at`` becomes its place. ``state`` has the numbers
+    of atoms, of attributes and of tokens written, ``small`` the rows of a table that became too
+    small. ``new`` are the addresses of two lists, which get the keys of new atoms and their values,
+    None where these are no strings.
     """
     mask = table.shape[0] - 1
     for row in range(small.shape[0]):
         if small[row, 1] > 0:
-            at = small[row, 0] & mask
-            while table[at, 1] > 0:
-                at = (at + 1) & mask
-            table[at, 0] = small[row, 0]
-            table[at, 1] = small[row, 1]
+            free = small[row, 0] & mask
+            while table[free, 1] > 0:
+                free = (free + 1) & mask
+            table[free, 0] = small[row, 0]
+            table[free, 1] = small[row, 1]
     none, true, string, dictionary = kinds[0], kinds[1], kinds[2], kinds[3]
     array, truth = kinds[4], kinds[5]
     key = place.ctypes.data + 8
     gil = np.int64(_take_gil())
     p = 0
-    k = begin
-    while k < tokens.shape[0]:
-        token = tokens[k]
-        kind = _type_of(token)
-        start = p
-        place[0] = 0
-        items = 1
-        if kind == array:
-            items = _list_size(token)
-        elif kind != dictionary and kind != string:
-            break
-        plain = True
-        j = 0
-        while plain:
-            first = token
-            if kind == dictionary:
-                if _next_item(token, place.ctypes.data, key, key + 8) == 0:
+    read = 0
+    plain = True
+    while plain and at[0] < sentences.shape[0]:
+        sentence = sentences[at[0]]
+        length = _list_size(sentence)
+        while plain and at[1] < length:
+            token = _list_item(sentence, at[1])
+            kind = _type_of(token)
+            start = p
+            place[0] = 0
+            items = _list_size(token) if kind == array else 1
+            plain = read < len(counts) and (kind == dictionary or kind == array or kind == string)
+            j = 0
+            while plain:
+                first = token
+                if kind == dictionary:
+                    if _next_item(token, place.ctypes.data, key, key + 8) == 0:
+                        break
+                    first = place[1]
+                elif j == items:
                     break
-                first = place[1]
-            elif j == items:
-                break
-            elif kind == array:
-                first = _list_item(token, j)
-            plain = p < out.shape[0] and _type_of(first) == string
-            second = ALONE
-            text = none
-            weight = 1.0
-            if plain and kind == dictionary:
-                value = place[2]
-                of = _type_of(value)
-                second = NUMBER
-                if of == string:
-                    second = _hash(value)
-                    text = value
-                elif of == truth:
-                    weight = 1.0 if value == true else 0.0
-                else:
-                    plain = False
-                    for number in kinds[6:]:
-                        plain = plain or of == number
-                    if plain:
-                        weight = _float(value)
-                        plain = np.isfinite(weight)
-                        if weight == -1.0 and _error() != 0:  # too large
-                            _clear_error()
-                            plain = False
+                elif kind == array:
+                    first = _list_item(token, j)
+                plain = p < out.shape[0] and _type_of(first) == string
+                second = ALONE
+                text = none
+                weight = 1.0
+                if plain and kind == dictionary:
+                    value = place[2]
+                    of = _type_of(value)
+                    second = NUMBER
+                    if of == string:
+                        second = _hash(value)
+                        text = value
+                    elif of == truth:
+                        weight = 1.0 if value == true else 0.0
+                    else:
+                        plain = False
+                        for number in kinds[6:]:
+                            plain = plain or of == number
+                        if plain:
+                            weight = _float(value)
+                            plain = np.isfinite(weight)
+                            if weight == -1.0 and _error() != 0:  # too large
+                                _clear_error()
+                                plain = False
+                if plain:
+                    before = state[0]
+                    out[p] = _atom(table, state, _hash(first) ^ (second * SPREAD))
+                    if state[0] > before:
+                        _append(new[0], first)
+                        _append(new[1], text)
+                    weights[p] = weight
+                    p += 1
+                    j += 1
             if plain:
-                before = state[0]
-                out[p] = _atom(table, state, _hash(first) ^ (second * SPREAD))
-                if state[0] > before:
-                    _append(new[0], first)
-                    _append(new[1], text)
-                weights[p] = weight
-                p += 1
-                j += 1
-        if not plain:
-            p = start
-            break
-        counts[k] = p - start
-        k += 1
+                counts[read] = p - start
+                read += 1
+                at[1] += 1
+            else:
+                p = start
+        if plain:
+            at[0] += 1
+            at[1] = 0
     state[1] = p
+    state[2] = read
     _give_gil_back(gil)
-    return k
+
+
+@kernel
+def lay_out_rows(
+    columns: Array, weights: Array, counts: Array, indices: Array, data: Array, indptr: Array
+) -> None:
+    """Write CSR rows without zeros and without columns below 0; short rows are sorted."""
+    end = q = 0
+    for row in range(counts.shape[0]):
+        begin = q
+        for p in range(end, end + counts[row]):
+            column, weight = columns[p], weights[p]
+            if column < 0 or weight == 0.0:
+                continue
+            k = q
+            while k > begin and indices[k - 1] > column and q - begin < SHORT:
+                indices[k] = indices[k - 1]
+                data[k] = data[k - 1]
+                k -= 1
+            indices[k] = column
+            data[k] = weight
+            q += 1
+        end += counts[row]
+        indptr[row + 1] = q
 
 
 class _Atoms:
@@ -218,7 +247,9 @@ class _Atoms:
         self.size = len(vocabulary)  # when the columns were looked up
         self.columns = np.empty(2 * BUFFER, dtype=np.int32)
         self.table = np.zeros((4 * BUFFER, 2), dtype=np.int64)
-        self.state = np.zeros(2, dtype=np.int64)
+        self.state = np.zeros(3, dtype=np.int64)
+        counts, out = np.empty(BUFFER, dtype=np.int64), np.empty(BUFFER, dtype=np.int32)
+        self.room = (np.empty(3, dtype=np.int64), out, np.empty(BUFFER), counts)
 
     def serves(self, vocabulary: dict[str, int], grow: bool) -> bool:
         """Whether what is known here is still right."""
@@ -226,24 +257,20 @@ class _Atoms:
         same = self.vocabulary is vocabulary and self.size == len(vocabulary)
         return same and count <= MOST_ATOMS and not (grow and (self.columns[:count] < 0).any())
 
-    def read(
-        self, tokens: list[Any], addresses: Array, begin: int, grow: bool
-    ) -> tuple[int, Array, Array, Array]:
-        """Where reading stopped; columns and weights of all attributes, attributes of a token."""
+    def read(self, sentences: Array, at: Array, grow: bool) -> tuple[Array, Array, Array]:
+        """Columns and weights of attributes, attributes of each token, from place ``at`` on."""
         count, small = int(self.state[0]), self.table[:0]
         if count + BUFFER > len(self.columns):
             small, self.table = self.table, np.zeros((2 * len(self.table), 2), dtype=np.int64)
             self.columns = np.resize(self.columns, len(self.table) // 2)
-        place, counts = np.empty(3, dtype=np.int64), np.empty(len(tokens), dtype=np.int64)
-        out, weights = np.empty(BUFFER, dtype=np.int32), np.empty(BUFFER)
         keys, values = list[str](), list[str | None]()
         new = np.array([id(keys), id(values)], dtype=np.int64)
-        atoms = (small, self.table, self.state)
-        end = read_tokens(_KINDS, addresses, begin, *atoms, place, out, weights, counts, new)
+        read_tokens(_KINDS, sentences, at, small, self.table, self.state, *self.room, new)
         names = [k if v is None else f"{k}:{v}" for k, v in zip(keys, values, strict=True)]
         self.columns[count : count + len(names)] = _columns(self.vocabulary, names, grow)
-        written = int(self.state[1])
-        return end, self.columns[out[:written]], weights[:written], counts[begin:end]
+        _, out, weights, counts = self.room
+        written, tokens = self.state[1:].tolist()
+        return self.columns[out[:written]], weights[:written].copy(), counts[:tokens].copy()
 
 
 #: Encoder -> the atoms that it met, so that the next call finds them. Hashes differ between
@@ -423,15 +450,14 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
     def _sequences(
         self, columns: Array, weights: Array, counts: Array, offsets: Array
     ) -> SparseSequences:
-        kept = (columns >= 0) & (weights != 0.0)
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        indptr = np.concatenate([[0], np.cumsum(kept)])[ends]
-        index_dtype = np.int32 if indptr[-1] < 2**31 else np.int64
-        indices = columns[kept].astype(index_dtype)
-        matrix = sp.csr_matrix(
-            (weights[kept].astype(np.dtype(self.dtype)), indices, indptr.astype(index_dtype)),
-            shape=(len(counts), self.n_features_out_),
-        )
+        index_dtype = np.int32 if len(columns) < 2**31 else np.int64
+        indices = np.empty(len(columns), dtype=index_dtype)
+        data = np.empty(len(columns), dtype=self.dtype)
+        indptr = np.zeros(len(counts) + 1, dtype=index_dtype)
+        lay_out_rows(columns, weights, counts, indices, data, indptr)
+        n = indptr[-1]
+        shape = (len(counts), self.n_features_out_)
+        matrix = sp.csr_matrix((data[:n], indices[:n], indptr), shape=shape)
         matrix.sum_duplicates()
         return SparseSequences(matrix, offsets)
 
@@ -473,49 +499,51 @@ def _encode(X: Any, atoms: _Atoms, grow: bool) -> tuple[Array, Array, Array, Arr
     """Columns and weights of all attributes, attributes of each token, cuts of the sentences."""
     if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__iter__"):
         raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
-    offsets, tokens, read = [0], list[Any](), 0
+    lengths = list[int]()
     pieces: list[tuple[Array, ...]] = []
-    for i, sentence in enumerate(X):
-        if isinstance(sentence, (str, bytes, dict)) or not hasattr(sentence, "__iter__"):
-            what = f"X[{i}] must be a list of tokens, got {type(sentence).__name__}: a sentence is"
-            raise TypeError(f"{what} a list of dicts, of lists of strings or of strings.")
-        tokens.extend(sentence)
-        offsets.append(read + len(tokens))
-        if len(tokens) >= CHUNK:
-            pieces += _read(tokens, atoms, grow, offsets)
-            read += len(tokens)
-            tokens = []
-    pieces += _read(tokens, atoms, grow, offsets)
+    rest = iter(X)
+    while sentences := [*islice(rest, TOGETHER)]:
+        if {*map(type, sentences)} != {list}:
+            sentences = [_tokens(x, i) for i, x in enumerate(sentences, len(lengths))]
+        pieces += _read(sentences, len(lengths), atoms, grow)
+        lengths += map(len, sentences)
     empty = (np.empty(0, dtype=np.int32), np.empty(0), np.empty(0, dtype=np.int64))
     columns, weights, counts = (np.concatenate(part) for part in zip(empty, *pieces, strict=True))
-    return columns, weights, counts, np.array(offsets)
+    return columns, weights, counts, np.cumsum([0, *lengths])
+
+
+def _tokens(sentence: Any, i: int) -> list[Any]:
+    if isinstance(sentence, (str, bytes, dict)) or not hasattr(sentence, "__iter__"):
+        what = f"X[{i}] must be a list of tokens, got {type(sentence).__name__}: a sentence is"
+        raise TypeError(f"{what} a list of dicts, of lists of strings or of strings.")
+    return [*sentence]
 
 
 def _read(
-    tokens: list[Any], atoms: _Atoms, grow: bool, offsets: list[int]
+    sentences: list[list[Any]], first: int, atoms: _Atoms, grow: bool
 ) -> Iterator[tuple[Array, ...]]:
-    """Columns, weights and counts of tokens, the last of these sentences, in pieces."""
-    addresses = np.fromiter(map(id, tokens), dtype=np.int64, count=len(tokens))
-    at = 0
-    run = 1 if _READABLE else len(tokens)  # read in Python before the kernel tries again
-    while at < len(tokens):
+    """Columns, weights and counts of tokens in pieces; ``first`` is the first sentence's number."""
+    addresses = np.fromiter(map(id, sentences), dtype=np.int64, count=len(sentences))
+    at = np.zeros(2, dtype=np.int64)  # a sentence and a token of it
+    run = 1 if _READABLE else BUFFER  # tokens read in Python before the kernel tries again
+    while True:
         if _READABLE:
-            begin = at
-            at, *piece = atoms.read(tokens, addresses, begin, grow)
-            yield tuple(piece)
-            run = 1 if at - begin > run else 2 * run
+            yield (piece := atoms.read(addresses, at, grow))
+            run = 1 if len(piece[2]) > run else 2 * run
+        i, t = at.tolist()
+        if i == len(sentences):
+            return
         found = list[tuple[str, float]]()
         counts = list[int]()
-        for token in tokens[at : at + run]:
+        for token in sentences[i][t : t + run]:
             before = len(found)
             try:
                 found.extend(attributes(_check(token)))
             except _BadToken as error:
-                place = offsets[-1] - len(tokens) + at + len(counts)
-                i = bisect_right(offsets, place) - 1
-                raise TypeError(f"token {place - offsets[i]} of X[{i}] {error}.") from None
+                raise TypeError(f"token {t + len(counts)} of X[{first + i}] {error}.") from None
             counts.append(len(found) - before)
         columns = _columns(atoms.vocabulary, [name for name, _ in found], grow)
         weights = np.array([weight for _, weight in found], dtype=np.float64)
         yield np.array(columns, dtype=np.int32), weights, np.array(counts, dtype=np.int64)
-        at += len(counts)
+        t += len(counts)
+        at[:] = (i, t) if t < len(sentences[i]) else (i + 1, 0)
