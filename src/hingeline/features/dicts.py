@@ -440,12 +440,12 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         atoms = _MET.pop(self, None)
         if atoms is None or not atoms.serves(vocabulary, grow):
             atoms = _Atoms(vocabulary)
-        (data, indices, lengths), offsets, seen = _encode(X, atoms, grow, count)
+        (data, indices, lengths), offsets, seen = _encode(X, atoms, grow, count, self.dtype)
         atoms.size = self.n_features_out_ = len(vocabulary)
         _MET[self] = atoms
         kind = np.int32 if len(data) < 2**31 else np.int64
         indptr = np.cumsum(np.append(0, lengths), dtype=kind)
-        arrays = data.astype(self.dtype), indices.astype(kind, copy=False), indptr
+        arrays = data, indices.astype(kind, copy=False), indptr
         matrix = sp.csr_matrix(arrays, shape=(len(lengths), len(vocabulary)))
         matrix.sum_duplicates()
         return SparseSequences(matrix, offsets), seen
@@ -513,7 +513,7 @@ def _shorten(vocabulary: dict[str, int], count: int) -> None:
 
 
 def _encode(
-    X: Any, atoms: _Atoms, grow: bool, count: bool
+    X: Any, atoms: _Atoms, grow: bool, count: bool, dtype: Any
 ) -> tuple[list[Array], Array, Array]:
     """Values, columns and lengths of rows; cuts of sentences; how often attributes occur."""
     if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__iter__"):
@@ -528,20 +528,20 @@ def _encode(
         for piece in _read(sentences, len(lengths), atoms, grow):
             if count and len(seen) < len(atoms.vocabulary):
                 seen = np.append(seen, np.zeros(len(atoms.vocabulary), dtype=np.int64))
-            pieces.append(_lay_out(seen, *piece))
+            pieces.append(_lay_out(seen, dtype, *piece))
         lengths += map(len, sentences)
-    empty = (np.empty(0), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64))
+    empty = (np.empty(0, dtype), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64))
     rows = [np.concatenate(part) for part in zip(empty, *pieces, strict=True)]
     return rows, np.cumsum([0, *lengths]), seen[: len(atoms.vocabulary)]
 
 
-def _lay_out(seen: Array, *piece: Array) -> tuple[Array, ...]:
+def _lay_out(seen: Array, dtype: Any, *piece: Array) -> tuple[Array, ...]:
     """Values, columns and lengths of the rows of a piece."""
     _, atoms, _, counts = piece
     data, indices = np.empty(len(atoms)), np.empty(len(atoms), dtype=np.int32)
     lengths = np.empty_like(counts)
     n = lay_out_rows(*piece, seen, indices, data, lengths)
-    return data[:n].copy(), indices[:n].copy(), lengths
+    return data[:n].astype(dtype), indices[:n].copy(), lengths
 
 
 def _tokens(sentence: Any, i: int) -> list[Any]:
