@@ -98,6 +98,24 @@ def _build_type_of(typing_context: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+def _prefetch(address: int) -> None:
+    """Ask memory for what stands at an address, without waiting for it."""
+    raise RuntimeError("only kernels call this")
+
+
+@built_as(_prefetch)
+def _build_prefetch(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
+        hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        place = builder.inttoptr(arguments[0], pointer)
+        builder.call(hint, [place, flag(0), flag(3), flag(1)])  # to read, soon, as data
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
 @helper
 def _atom(table: Array, state: Array, key: int) -> int:
     """The number of an atom, which may be a new one; rows of the table are keys and numbers."""
@@ -173,6 +191,7 @@ def read_tokens(
                     _next_item(token, where, where + 8, where + 16)
                     names[j] = item[1]
                     values[j] = item[2]
+                    _prefetch(item[2])
                 else:
                     names[j] = _list_item(token, j) if kind == array else token
                     values[j] = none
@@ -205,6 +224,7 @@ def read_tokens(
                 if not plain:
                     break
                 keys[j] = _hash(names[j]) ^ (second * SPREAD)
+                _prefetch(table.ctypes.data + 16 * (keys[j] & mask))
                 weights[p + j] = weight
             if plain:
                 for j in range(n):
