@@ -171,6 +171,8 @@ def read_tokens(
     while plain and at[0] < sentences.shape[0]:
         sentence = sentences[at[0]]
         length = _list_size(sentence)
+        for t in range(at[1], length):
+            _prefetch(_list_item(sentence, t))
         while plain and at[1] < length:
             token = _list_item(sentence, at[1])
             kind = _type_of(token)
@@ -548,19 +550,19 @@ def _encode(
         for piece in _read(sentences, len(lengths), atoms, grow):
             if count and len(seen) < len(atoms.vocabulary):
                 seen = np.append(seen, np.zeros(len(atoms.vocabulary), dtype=np.int64))
-            pieces.append(_lay_out(seen, dtype, *piece))
+            pieces.append(_lay_out(seen, dtype, piece))
         lengths += map(len, sentences)
     empty = (np.empty(0, dtype), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64))
     rows = [np.concatenate(part) for part in zip(empty, *pieces, strict=True)]
     return rows, np.cumsum([0, *lengths]), seen[: len(atoms.vocabulary)]
 
 
-def _lay_out(seen: Array, dtype: Any, *piece: Array) -> tuple[Array, ...]:
+def _lay_out(seen: Array, dtype: Any, piece: tuple[Array, ...]) -> tuple[Array, ...]:
     """Values, columns and lengths of the rows of a piece."""
-    _, atoms, _, counts = piece
+    columns, atoms, weights, counts = piece
     data, indices = np.empty(len(atoms)), np.empty(len(atoms), dtype=np.int32)
     lengths = np.empty_like(counts)
-    n = lay_out_rows(*piece, seen, indices, data, lengths)
+    n = lay_out_rows(columns, atoms, weights, counts, seen, indices, data, lengths)
     return data[:n].astype(dtype), indices[:n].copy(), lengths
 
 
