@@ -3,7 +3,6 @@
 import math
 import numbers
 import sys
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Self
@@ -19,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import Array
 from hingeline._jit import built_as, helper, kernel
 from hingeline.features.input import Encoder, get_strings, pack_strings
-from hingeline.features.tables import SparseSequences
+from hingeline.features.tables import SparseSequences, renumber
 
 
 class _BadToken(Exception):
@@ -46,8 +45,9 @@ _READABLE = (
 #: In place of a value's hash: a number, or none at all.
 NUMBER, ALONE = 0x5BD1E9955BD1E995, 0x2545F4914F6CDD1D
 SPREAD = 0x1E3779B97F4A7C15  # odd, so that no two values of a key fall together
-BUFFER = 2**16  # Attributes that one call reads at most.
-CHUNK = 2**13  # Tokens that are read together, about.
+TOGETHER = 2**10  # Sentences that are read together: X may be a generator.
+BUFFER = 2**15  # Attributes that one call reads at most.
+SHORT = 64  # A row of the matrix with more entries is sorted by SciPy.
 MOST_ATOMS = 2**21  # A table with more atoms is not kept for the next call.
 
 
@@ -73,6 +73,7 @@ def _c_function(name: str, result: Any) -> Any:
 _take_gil = _c_function("PyGILState_Ensure", types.int32)
 _give_gil_back = _c_function("PyGILState_Release", types.void)
 _next_item = _c_function("PyDict_Next", types.int32)
+_dict_size = _c_function("PyDict_Size", types.int64)
 _list_size = _c_function("PyList_Size", types.int64)
 _list_item = _c_function("PyList_GetItem", types.int64)
 _hash = _c_function("PyObject_Hash", types.int64)
@@ -97,6 +98,24 @@ def _build_type_of(typing_context: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+def _prefetch(address: int) -> None:
+    """Ask memory for what stands at an address, without waiting for it."""
+    raise RuntimeError("only kernels call this")
+
+
+@built_as(_prefetch)
+def _build_prefetch(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
+        hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        place = builder.inttoptr(arguments[0], pointer)
+        builder.call(hint, [place, flag(0), flag(3), flag(1)])  # to read, soon, as data
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
 @helper
 def _atom(table: Array, state: Array, key: int) -> int:
     """The number of an atom, which may be a new one; rows of the table are keys and numbers."""
@@ -115,99 +134,156 @@ def _atom(table: Array, state: Array, key: int) -> int:
 @kernel
 def read_tokens(
     kinds: Array,
-    tokens: Array,
-    begin: int,
+    sentences: Array,
+    at: Array,
     small: Array,
     table: Array,
     state: Array,
-    place: Array,
+    room: Array,
     out: Array,
     weights: Array,
     counts: Array,
     new: Array,
-) -> int:
-    """Read objects from token ``begin`` on, until one needs more than this; the token it is.
+) -> None:
+    """Read the lists ``sentences`` from token ``at[1]`` of list ``at[0]`` on, as far as it goes.
 
-    ``state`` has the numbers of atoms and of attributes written, ``small`` the rows of a table
-    that became too small. ``new`` are the addresses of two lists, which get the keys of new atoms
-    and their values, None where these are no strings.
+    That is until a token needs more than this; ``at`` becomes its place. ``state`` has the numbers
+    of atoms, of attributes and of tokens written, ``small`` the rows of a table that became too
+    small. ``new`` are the addresses of two lists, which get the keys of new atoms and their values,
+    None where these are no strings.
     """
     mask = table.shape[0] - 1
     for row in range(small.shape[0]):
         if small[row, 1] > 0:
-            at = small[row, 0] & mask
-            while table[at, 1] > 0:
-                at = (at + 1) & mask
-            table[at, 0] = small[row, 0]
-            table[at, 1] = small[row, 1]
+            free = small[row, 0] & mask
+            while table[free, 1] > 0:
+                free = (free + 1) & mask
+            table[free, 0] = small[row, 0]
+            table[free, 1] = small[row, 1]
     none, true, string, dictionary = kinds[0], kinds[1], kinds[2], kinds[3]
     array, truth = kinds[4], kinds[5]
-    key = place.ctypes.data + 8
+    item, names, values, keys = room[0], room[1], room[2], room[3]
+    where = item.ctypes.data
     gil = np.int64(_take_gil())
     p = 0
-    k = begin
-    while k < tokens.shape[0]:
-        token = tokens[k]
-        kind = _type_of(token)
-        start = p
-        place[0] = 0
-        items = 1
-        if kind == array:
-            items = _list_size(token)
-        elif kind != dictionary and kind != string:
-            break
-        plain = True
-        j = 0
-        while plain:
-            first = token
+    read = 0
+    plain = True
+    while plain and at[0] < sentences.shape[0]:
+        sentence = sentences[at[0]]
+        length = _list_size(sentence)
+        for t in range(at[1], length):
+            _prefetch(_list_item(sentence, t))
+        while plain and at[1] < length:
+            token = _list_item(sentence, at[1])
+            kind = _type_of(token)
+            n = 1
             if kind == dictionary:
-                if _next_item(token, place.ctypes.data, key, key + 8) == 0:
-                    break
-                first = place[1]
-            elif j == items:
-                break
+                n = _dict_size(token)
             elif kind == array:
-                first = _list_item(token, j)
-            plain = p < out.shape[0] and _type_of(first) == string
-            second = ALONE
-            text = none
-            weight = 1.0
-            if plain and kind == dictionary:
-                value = place[2]
-                of = _type_of(value)
+                n = _list_size(token)
+            else:
+                plain = kind == string
+            if not plain or p + n > len(out) or read == len(counts):
+                plain = False
+                break
+            # In steps for all attributes, so that memory is asked for many objects at a time.
+            item[0] = 0
+            for j in range(n):
+                if kind == dictionary:
+                    _next_item(token, where, where + 8, where + 16)
+                    names[j] = item[1]
+                    values[j] = item[2]
+                    _prefetch(item[2])
+                else:
+                    names[j] = _list_item(token, j) if kind == array else token
+                    values[j] = none
+            for j in range(n):
+                keys[j] = _type_of(values[j])
+            for j in range(n):
+                value, of = values[j], keys[j]
                 second = NUMBER
+                weight = 1.0
                 if of == string:
                     second = _hash(value)
-                    text = value
+                elif kind != dictionary:
+                    second = ALONE
                 elif of == truth:
                     weight = 1.0 if value == true else 0.0
                 else:
-                    plain = False
+                    known = False
                     for number in kinds[6:]:
-                        plain = plain or of == number
-                    if plain:
+                        known = known or of == number
+                    if known:
                         weight = _float(value)
-                        plain = np.isfinite(weight)
+                        known = np.isfinite(weight)
                         if weight == -1.0 and _error() != 0:  # too large
                             _clear_error()
-                            plain = False
+                            known = False
+                    plain = plain and known
+                if of != string:
+                    values[j] = none
+                plain = plain and _type_of(names[j]) == string
+                if not plain:
+                    break
+                keys[j] = _hash(names[j]) ^ (second * SPREAD)
+                _prefetch(table.ctypes.data + 16 * (keys[j] & mask))
+                weights[p + j] = weight
             if plain:
-                before = state[0]
-                out[p] = _atom(table, state, _hash(first) ^ (second * SPREAD))
-                if state[0] > before:
-                    _append(new[0], first)
-                    _append(new[1], text)
-                weights[p] = weight
-                p += 1
-                j += 1
-        if not plain:
-            p = start
-            break
-        counts[k] = p - start
-        k += 1
+                for j in range(n):
+                    before = state[0]
+                    out[p + j] = _atom(table, state, keys[j])
+                    if state[0] > before:
+                        _append(new[0], names[j])
+                        _append(new[1], values[j])
+                counts[read] = n
+                p += n
+                read += 1
+                at[1] += 1
+        if plain:
+            at[0] += 1
+            at[1] = 0
     state[1] = p
+    state[2] = read
     _give_gil_back(gil)
-    return k
+
+
+@kernel
+def lay_out_rows(
+    columns: Array,
+    atoms: Array,
+    weights: Array,
+    counts: Array,
+    seen: Array,
+    indices: Array,
+    data: Array,
+    lengths: Array,
+) -> int:
+    """Write CSR rows without zeros and unknown columns, short ones sorted; the number of entries.
+
+    ``columns`` are those of atoms. ``seen``, if it has entries, counts how often each occurs.
+    """
+    end = q = 0
+    for row in range(counts.shape[0]):
+        begin = q
+        for p in range(end, end + counts[row]):
+            column, weight = columns[atoms[p]], weights[p]
+            if column < 0:
+                continue
+            if len(seen) > 0:
+                seen[column] += 1
+            if weight == 0.0:
+                continue
+            k = q
+            while k > begin and indices[k - 1] > column and q - begin < SHORT:
+                indices[k] = indices[k - 1]
+                data[k] = data[k - 1]
+                k -= 1
+            indices[k] = column
+            data[k] = weight
+            q += 1
+        end += counts[row]
+        lengths[row] = q - begin
+    return q
 
 
 class _Atoms:
@@ -218,7 +294,9 @@ class _Atoms:
         self.size = len(vocabulary)  # when the columns were looked up
         self.columns = np.empty(2 * BUFFER, dtype=np.int32)
         self.table = np.zeros((4 * BUFFER, 2), dtype=np.int64)
-        self.state = np.zeros(2, dtype=np.int64)
+        self.state = np.zeros(3, dtype=np.int64)
+        self.room = np.empty((4, BUFFER), dtype=np.int64)
+        self.out = np.empty(BUFFER, dtype=np.int32), np.empty(BUFFER), np.empty(BUFFER, np.int64)
 
     def serves(self, vocabulary: dict[str, int], grow: bool) -> bool:
         """Whether what is known here is still right."""
@@ -226,24 +304,21 @@ class _Atoms:
         same = self.vocabulary is vocabulary and self.size == len(vocabulary)
         return same and count <= MOST_ATOMS and not (grow and (self.columns[:count] < 0).any())
 
-    def read(
-        self, tokens: list[Any], addresses: Array, begin: int, grow: bool
-    ) -> tuple[int, Array, Array, Array]:
-        """Where reading stopped; columns and weights of all attributes, attributes of a token."""
+    def read(self, sentences: Array, at: Array, grow: bool) -> tuple[Array, ...]:
+        """Columns of atoms; atoms, weights, attributes of each token, from place ``at`` on."""
         count, small = int(self.state[0]), self.table[:0]
         if count + BUFFER > len(self.columns):
             small, self.table = self.table, np.zeros((2 * len(self.table), 2), dtype=np.int64)
             self.columns = np.resize(self.columns, len(self.table) // 2)
-        place, counts = np.empty(3, dtype=np.int64), np.empty(len(tokens), dtype=np.int64)
-        out, weights = np.empty(BUFFER, dtype=np.int32), np.empty(BUFFER)
         keys, values = list[str](), list[str | None]()
         new = np.array([id(keys), id(values)], dtype=np.int64)
-        atoms = (small, self.table, self.state)
-        end = read_tokens(_KINDS, addresses, begin, *atoms, place, out, weights, counts, new)
+        known = (small, self.table, self.state, self.room)
+        read_tokens(_KINDS, sentences, at, *known, *self.out, new)
         names = [k if v is None else f"{k}:{v}" for k, v in zip(keys, values, strict=True)]
         self.columns[count : count + len(names)] = _columns(self.vocabulary, names, grow)
-        written = int(self.state[1])
-        return end, self.columns[out[:written]], weights[:written], counts[begin:end]
+        _, written, tokens = self.state.tolist()
+        atoms, weights, counts = self.out
+        return self.columns, atoms[:written], weights[:written], counts[:tokens]
 
 
 #: Encoder -> the atoms that it met, so that the next call finds them. Hashes differ between
@@ -359,10 +434,7 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
 
     def _count(self, X: Any) -> tuple[SparseSequences, Array]:
         self.vocabulary_: dict[str, int] = {}
-        columns, *rest = self._encode(X, self.vocabulary_, grow=True)
-        self.n_features_out_ = n = len(self.vocabulary_)
-        counts = np.bincount(columns, minlength=n).astype(np.int64)
-        return self._sequences(columns, *rest), counts
+        return self._encode(X, self.vocabulary_, grow=True, count=True)
 
     def _merge(self, encoders: Sequence[Self], counts: Sequence[Array]) -> list[Array]:
         names = dict.fromkeys(chain.from_iterable(encoder.vocabulary_ for encoder in encoders))
@@ -380,38 +452,46 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         return self._extend(X, self.vocabulary_)
 
     def _look_up(self, X: Any) -> SparseSequences:
-        return self._sequences(*self._encode(X, self.vocabulary_, grow=False))
+        return self._encode(X, self.vocabulary_)[0]
 
-    def _encode(self, X: Any, vocabulary: dict[str, int], grow: bool) -> tuple[Array, ...]:
+    def _encode(
+        self, X: Any, vocabulary: dict[str, int], grow: bool = False, count: bool = False
+    ) -> tuple[SparseSequences, Array]:
+        """Sentences as rows; how often attributes occur, if they are to be counted."""
         # Taken out meanwhile: another thread makes its own.
         atoms = _MET.pop(self, None)
         if atoms is None or not atoms.serves(vocabulary, grow):
             atoms = _Atoms(vocabulary)
-        result = _encode(X, atoms, grow)
-        atoms.size = len(vocabulary)
+        (data, indices, lengths), offsets, seen = _encode(X, atoms, grow, count, self.dtype)
+        atoms.size = self.n_features_out_ = len(vocabulary)
         _MET[self] = atoms
-        return result
+        kind = np.int32 if len(data) < 2**31 else np.int64
+        indptr = np.cumsum(np.append(0, lengths), dtype=kind)
+        arrays = data, indices.astype(kind, copy=False), indptr
+        matrix = sp.csr_matrix(arrays, shape=(len(lengths), len(vocabulary)))
+        matrix.sum_duplicates()
+        return SparseSequences(matrix, offsets), seen
 
     def _extend(self, X: Any, vocabulary: dict[str, int]) -> SparseSequences:
         """Encode sentences, and number attributes that are new behind those known."""
         known = len(vocabulary)
         try:
-            columns, *rest = self._encode(X, vocabulary, grow=True)
+            found, seen = self._encode(X, vocabulary, grow=True, count=self.min_count > 1)
         except BaseException:
             _shorten(vocabulary, known)
             raise
         if self.min_count > 1 and len(vocabulary) > known:
-            often = np.bincount(columns, minlength=len(vocabulary)) >= self.min_count
+            often = seen >= self.min_count
             often[:known] = True
-            columns = np.where(often, np.cumsum(often) - 1, -1)[columns]
             new = [*islice(reversed(vocabulary), len(vocabulary) - known)][::-1]
             _shorten(vocabulary, known)
             for name, keep in zip(new, often[known:].tolist(), strict=True):
                 if keep:
                     vocabulary[name] = len(vocabulary)
+            found = renumber(found, np.where(often, np.cumsum(often) - 1, -1), len(vocabulary))
         self.vocabulary_ = vocabulary
         self.n_features_out_ = len(vocabulary)
-        return self._sequences(columns, *rest)
+        return found
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """The attributes, in the order of their columns; ``input_features`` is ignored."""
@@ -419,21 +499,6 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         names = np.empty(len(self.vocabulary_), dtype=object)
         names[:] = list(self.vocabulary_)
         return names
-
-    def _sequences(
-        self, columns: Array, weights: Array, counts: Array, offsets: Array
-    ) -> SparseSequences:
-        kept = (columns >= 0) & (weights != 0.0)
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        indptr = np.concatenate([[0], np.cumsum(kept)])[ends]
-        index_dtype = np.int32 if indptr[-1] < 2**31 else np.int64
-        indices = columns[kept].astype(index_dtype)
-        matrix = sp.csr_matrix(
-            (weights[kept].astype(np.dtype(self.dtype)), indices, indptr.astype(index_dtype)),
-            shape=(len(counts), self.n_features_out_),
-        )
-        matrix.sum_duplicates()
-        return SparseSequences(matrix, offsets)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What was learned, as metadata that JSON can hold, and arrays."""
@@ -469,53 +534,71 @@ def _shorten(vocabulary: dict[str, int], count: int) -> None:
         vocabulary.popitem()
 
 
-def _encode(X: Any, atoms: _Atoms, grow: bool) -> tuple[Array, Array, Array, Array]:
-    """Columns and weights of all attributes, attributes of each token, cuts of the sentences."""
+def _encode(
+    X: Any, atoms: _Atoms, grow: bool, count: bool, dtype: Any
+) -> tuple[list[Array], Array, Array]:
+    """Values, columns and lengths of rows; cuts of sentences; how often attributes occur."""
     if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__iter__"):
         raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
-    offsets, tokens, read = [0], list[Any](), 0
+    lengths = list[int]()
     pieces: list[tuple[Array, ...]] = []
-    for i, sentence in enumerate(X):
-        if isinstance(sentence, (str, bytes, dict)) or not hasattr(sentence, "__iter__"):
-            what = f"X[{i}] must be a list of tokens, got {type(sentence).__name__}: a sentence is"
-            raise TypeError(f"{what} a list of dicts, of lists of strings or of strings.")
-        tokens.extend(sentence)
-        offsets.append(read + len(tokens))
-        if len(tokens) >= CHUNK:
-            pieces += _read(tokens, atoms, grow, offsets)
-            read += len(tokens)
-            tokens = []
-    pieces += _read(tokens, atoms, grow, offsets)
-    empty = (np.empty(0, dtype=np.int32), np.empty(0), np.empty(0, dtype=np.int64))
-    columns, weights, counts = (np.concatenate(part) for part in zip(empty, *pieces, strict=True))
-    return columns, weights, counts, np.array(offsets)
+    seen = np.zeros(0, dtype=np.int64)
+    rest = iter(X)
+    while sentences := [*islice(rest, TOGETHER)]:
+        if {*map(type, sentences)} != {list}:
+            sentences = [_tokens(x, i) for i, x in enumerate(sentences, len(lengths))]
+        for piece in _read(sentences, len(lengths), atoms, grow):
+            if count and len(seen) < len(atoms.vocabulary):
+                seen = np.append(seen, np.zeros(len(atoms.vocabulary), dtype=np.int64))
+            pieces.append(_lay_out(seen, dtype, piece))
+        lengths += map(len, sentences)
+    empty = (np.empty(0, dtype), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64))
+    rows = [np.concatenate(part) for part in zip(empty, *pieces, strict=True)]
+    return rows, np.cumsum([0, *lengths]), seen[: len(atoms.vocabulary)]
+
+
+def _lay_out(seen: Array, dtype: Any, piece: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Values, columns and lengths of the rows of a piece."""
+    columns, atoms, weights, counts = piece
+    data, indices = np.empty(len(atoms)), np.empty(len(atoms), dtype=np.int32)
+    lengths = np.empty_like(counts)
+    n = lay_out_rows(columns, atoms, weights, counts, seen, indices, data, lengths)
+    return data[:n].astype(dtype), indices[:n].copy(), lengths
+
+
+def _tokens(sentence: Any, i: int) -> list[Any]:
+    if isinstance(sentence, (str, bytes, dict)) or not hasattr(sentence, "__iter__"):
+        what = f"X[{i}] must be a list of tokens, got {type(sentence).__name__}: a sentence is"
+        raise TypeError(f"{what} a list of dicts, of lists of strings or of strings.")
+    return [*sentence]
 
 
 def _read(
-    tokens: list[Any], atoms: _Atoms, grow: bool, offsets: list[int]
+    sentences: list[list[Any]], first: int, atoms: _Atoms, grow: bool
 ) -> Iterator[tuple[Array, ...]]:
-    """Columns, weights and counts of tokens, the last of these sentences, in pieces."""
-    addresses = np.fromiter(map(id, tokens), dtype=np.int64, count=len(tokens))
-    at = 0
-    run = 1 if _READABLE else len(tokens)  # read in Python before the kernel tries again
-    while at < len(tokens):
+    """Tokens in pieces, as atoms read them; ``first`` is the first sentence's number."""
+    addresses = np.fromiter(map(id, sentences), dtype=np.int64, count=len(sentences))
+    at = np.zeros(2, dtype=np.int64)  # a sentence and a token of it
+    run = 1 if _READABLE else BUFFER  # tokens read in Python before the kernel tries again
+    while True:
         if _READABLE:
-            begin = at
-            at, *piece = atoms.read(tokens, addresses, begin, grow)
-            yield tuple(piece)
-            run = 1 if at - begin > run else 2 * run
+            yield (piece := atoms.read(addresses, at, grow))
+            run = 1 if len(piece[-1]) > run else 2 * run
+        i, t = at.tolist()
+        if i == len(sentences):
+            return
         found = list[tuple[str, float]]()
         counts = list[int]()
-        for token in tokens[at : at + run]:
+        for token in sentences[i][t : t + run]:
             before = len(found)
             try:
                 found.extend(attributes(_check(token)))
             except _BadToken as error:
-                place = offsets[-1] - len(tokens) + at + len(counts)
-                i = bisect_right(offsets, place) - 1
-                raise TypeError(f"token {place - offsets[i]} of X[{i}] {error}.") from None
+                raise TypeError(f"token {t + len(counts)} of X[{first + i}] {error}.") from None
             counts.append(len(found) - before)
         columns = _columns(atoms.vocabulary, [name for name, _ in found], grow)
         weights = np.array([weight for _, weight in found], dtype=np.float64)
-        yield np.array(columns, dtype=np.int32), weights, np.array(counts, dtype=np.int64)
-        at += len(counts)
+        each = np.arange(len(found), dtype=np.int32)
+        yield np.array(columns, dtype=np.int32), each, weights, np.array(counts, dtype=np.int64)
+        t += len(counts)
+        at[:] = (i, t) if t < len(sentences[i]) else (i + 1, 0)
