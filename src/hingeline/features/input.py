@@ -87,7 +87,7 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
     try:
         stacked, offsets = _stack_csr(X) if sparse else (np.concatenate(X), _offsets(X))
         return (numeric_matrix(stacked, "X"), offsets) if np.diff(offsets).all() else None
-    except (TypeError, ValueError):
+    except (BufferError, TypeError, ValueError):
         return None
 
 
@@ -96,11 +96,19 @@ def _offsets(arrays: Any) -> Array:
     return np.cumsum(np.fromiter(chain([0], map(len, arrays)), np.int64, len(arrays) + 1))
 
 
+def _join(arrays: list[Array]) -> Array:
+    """Arrays in a row; where they are many, small and of one type, as bytes, far sooner."""
+    kinds = {array.dtype for array in arrays}
+    if len(kinds) > 1 or arrays[0].dtype.hasobject:
+        return np.concatenate(arrays)
+    return np.frombuffer(bytearray().join(arrays), arrays[0].dtype)  # type: ignore[arg-type]
+
+
 def _stack_csr(matrices: Any) -> tuple[sp.csr_matrix, Array]:
     """Matrices below each other, and their offsets; far faster than ``scipy.sparse.vstack``."""
     data, indices = [m.data for m in matrices], [m.indices for m in matrices]
     each = [m.indptr for m in matrices]
-    own, cuts, begins = np.concatenate(each), _offsets(each), _offsets(data)
+    own, cuts, begins = _join(each), _offsets(each), _offsets(data)
     starts, ends = cuts[:-1], cuts[1:] - 1
     if own[starts].any() or (own[ends] != np.diff(begins)).any():
         raise ValueError("matrices with room to spare.")
@@ -109,7 +117,7 @@ def _stack_csr(matrices: Any) -> tuple[sp.csr_matrix, Array]:
     kept = np.ones(len(own), dtype=bool)
     kept[starts[1:]] = False  # these repeat the end of the matrix before
     shape = (len(own) - len(each), matrices[0].shape[1])
-    parts = np.concatenate(data), np.concatenate(indices), indptr[kept]
+    parts = _join(data), _join(indices), indptr[kept]
     return sp.csr_matrix(parts, shape=shape), cuts - np.arange(len(cuts))
 
 
