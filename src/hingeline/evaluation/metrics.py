@@ -177,16 +177,14 @@ def _scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> 
 
 def score_spans(counts: SpanCounts) -> SpanScores:
     """Scores of spans already counted."""
-    n = len(counts.types)
-    correct, predicted, true = (np.bincount(kind, minlength=n) for kind in counts.kinds)
-    occurs = np.flatnonzero(predicted + true)
-    correct, predicted, true = correct[occurs], predicted[occurs], true[occurs]
-    per_type = _scores([counts.types[k] for k in occurs], correct, predicted, true)
-    totals = [int(true.sum()), int(predicted.sum()), int(correct.sum())]
-    micro = _scores(["micro"], *(np.array([total]) for total in totals[::-1]))[0]
+    found = np.array([np.bincount(kind, minlength=len(counts.types)) for kind in counts.kinds])
+    occurs = np.flatnonzero(found.any(axis=0))
+    per_type = _scores([counts.types[k] for k in occurs], *found[:, occurs])
+    micro = _scores(["micro"], *found.sum(axis=1, keepdims=True))[0]
+    totals = (micro.support, micro.predicted, micro.correct)
     table = np.array([[s.precision, s.recall, s.f1] for s in per_type]).reshape(-1, 3)
     macro = table.mean(axis=0).tolist() if len(table) else [0.0] * 3
-    weighted = ratio(true @ table, np.full(3, totals[0])).tolist()
+    weighted = ratio(found[2, occurs] @ table, np.full(3, micro.support)).tolist()
     averages = (Score("macro", *macro, *totals), Score("weighted", *weighted, *totals))
     return SpanScores(tuple(per_type), micro, *averages)
 
