@@ -181,7 +181,7 @@ def score_spans(counts: SpanCounts) -> SpanScores:
     occurs = np.flatnonzero(found.any(axis=0))
     per_type = _scores([counts.types[k] for k in occurs], *found[:, occurs])
     micro = _scores(["micro"], *found.sum(axis=1, keepdims=True))[0]
-    totals = (micro.support, micro.predicted, micro.correct)
+    totals = [micro.support, micro.predicted, micro.correct]
     table = np.array([[s.precision, s.recall, s.f1] for s in per_type]).reshape(-1, 3)
     macro = table.mean(axis=0).tolist() if len(table) else [0.0] * 3
     weighted = ratio(found[2, occurs] @ table, np.full(3, micro.support)).tolist()
