@@ -34,10 +34,7 @@ class Format:
 
 
 def _late(place: str, spread: int | None = None) -> Callable[..., Any]:
-    """A function whose module is imported with the first call: a command needs few formats.
-
-    With ``spread`` it takes the first so many parts of the data, one by one.
-    """
+    """A function imported when called; it takes the first ``spread`` parts of data one by one."""
     module, name = place.split(".")
 
     def call(file: Any, *data: Any, **options: Any) -> Any:

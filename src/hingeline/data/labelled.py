@@ -232,11 +232,7 @@ def column_of(name: str) -> str | int:
 
 
 def keep_features(X: Any, layout: Layout, width: int | None, grow: bool = False) -> Any:
-    """Features by their numbers in the training file.
-
-    Those that training has not seen are left out (unless the model is to grow), those that are
-    missing here are zero.
-    """
+    """Features by number: new ones are left out unless the model is to grow, others may lack."""
     if isinstance(X, SparseSequences):
         return SparseSequences(keep_features(X.matrix, layout, width, grow), X.offsets)
     if not sp.issparse(X):

@@ -83,11 +83,7 @@ class SpanCounts(NamedTuple):
 
 
 def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | None]:
-    """Whether labels are span tags, and their scheme.
-
-    ``"auto"`` finds the scheme by the true labels' order, among those that have all prefixes of
-    either side. Labels that are all ``O`` are tags of no scheme in particular.
-    """
+    """Whether labels are span tags, and their scheme: none in particular if all are ``O``."""
     if scheme is None or scheme == "segments":
         return scheme is not None, scheme
     if scheme == "auto":
@@ -413,10 +409,7 @@ def draw_sums(table: Array, n_resamples: int, random_state: Any) -> Array:
 def resample(
     pairs: LabelPairs, spans: SpanCounts | None, n_resamples: int, level: float, random_state: Any
 ) -> dict[str, tuple[float, float]]:
-    """Percentile bootstrap from counts: a resample weights them by how often each sequence came.
-
-    Tokens of one sequence depend on one another, so whole sequences are drawn.
-    """
+    """Percentile bootstrap: whole sequences are drawn, as their tokens depend on one another."""
     require(n_resamples > 0, f"bootstrap must be a number of resamples, got {n_resamples!r}.")
     require(0 < level < 1, f"level must lie between 0 and 1, got {level!r}.")
     lengths = np.diff(pairs.offsets)

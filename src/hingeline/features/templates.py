@@ -416,10 +416,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         return self._sequences(self._encoding.look_up(table), table)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names such as ``"word[-1]=the|word[0]=cat"``; numbers where features are hashed.
-
-        ``input_features`` is ignored.
-        """
+        """Names such as ``"word[-1]=the"``; numbers if they are hashed. The argument is ignored."""
         check_is_fitted(self, "n_features_out_")
         return self._encoding.names()
 

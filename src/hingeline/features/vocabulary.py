@@ -106,10 +106,7 @@ class Numbering:
         return found
 
     def learn(self, keys: Array, min_count: int, first: int, counts: Array | None = None) -> Array:
-        """Number the first keys that occur often enough, in their order; the numbers of all.
-
-        Keys occur once each, or as often as ``counts`` says.
-        """
+        """Number the first keys that occur often enough, or ``counts`` times; numbers of all."""
         if self.size <= max(SMALL_TABLE, 4 * len(keys)):
             totals = np.bincount(keys + 1, counts, self.size + 1)[1:]
             known = np.flatnonzero(totals >= min_count)
@@ -221,10 +218,9 @@ class Layout:
     def read_codes(
         self, table: TokenTable, read: Callable[[Source, Sequence[str]], Array]
     ) -> tuple[list[Array], Edges]:
-        """Codes of all tokens, source by source, and the tokens near the ends of sentences.
+        """Codes of all tokens, source by source, and for k < reach the k-th of sentences' ends.
 
-        ``read`` gives the codes of distinct values. Edges are, for k < reach, the tokens at place k
-        of their sentence, and at place k from its end.
+        ``read`` gives the codes of distinct values.
         """
         found = {k: _find_values(table, k) for k in self.used_columns}
         codes = []
@@ -253,10 +249,7 @@ class Layout:
 
 
 class Vocabulary(Layout):
-    """Features by number: learned from tables, then looked up.
-
-    The numbers of a group's last numbering are columns.
-    """
+    """Features by number, in a group's last numbering: learned from tables, then looked up."""
 
     def __init__(self, templates: Sequence[Template]) -> None:
         super().__init__(templates)
@@ -376,11 +369,7 @@ class Vocabulary(Layout):
         return keys
 
     def _plan(self, group: Group) -> list[tuple[slice, list[int]]]:
-        """Which terms each key takes, as many as fit, and its radices.
-
-        The first part of a later key is the number of the key before, of which there are fewer
-        than 2³¹.
-        """
+        """Which terms each key takes, as many as fit, and its radices."""
         sizes = [self.sources[s].room + 2 * self.reach for s in group.sources] or [1]
         stages: list[tuple[slice, list[int]]] = []
         start = 0
@@ -388,7 +377,7 @@ class Vocabulary(Layout):
         for k, size in enumerate(sizes):
             if k > start and prod(radices) * size >= LIMIT:
                 stages.append((slice(start, k), radices))
-                start, radices = k, [2**31]
+                start, radices = k, [2**31]  # first the number of the key before: fewer than that
             radices = [*radices, size]
         return [*stages, (slice(start, len(sizes)), radices)]
 
@@ -405,10 +394,7 @@ class Vocabulary(Layout):
         return parts, columns
 
     def _recode(self, rooms: Iterable[int] = repeat(0), kept: list[Array] | None = None) -> None:
-        """Give sources at least so much room, forget values that are not kept, renew all keys.
-
-        Features keep their columns.
-        """
+        """Give sources more room, forget values that are not kept, renew all keys, no column."""
         found = [self._tuples(group) for group in self.groups]
         renumber = []
         for s, (source, room) in enumerate(zip(self.sources, rooms, strict=False)):
@@ -496,13 +482,9 @@ class Vocabulary(Layout):
 
 
 def _find_values(table: TokenTable, column: int) -> tuple[Sequence[str], Array]:
-    """The values of a column as they first occur, and each token's place among them.
-
-    A slice of a table keeps all values of the table, in that order: those that do not occur must
-    cost nothing, and what is learned must depend on the tokens alone.
-    """
+    """The values of a column as they first occur, and each token's place among them."""
     codes, values = table.codes[column], table.values[column]
-    if len(values) > len(codes):
+    if len(values) > len(codes):  # of a slice, which keeps all: others must cost nothing
         present, codes = np.unique(codes, return_inverse=True)
         values = [values[code] for code in present.tolist()]
     first = np.full(len(values), len(codes))
