@@ -395,10 +395,8 @@ def write_conllu_table(target: File, table: TokenTable) -> None:
     if "form" in table.names:
         write_conllu(target, table.select([name for name in table.names if name in COLUMNS]))
         return
-    columns = {
-        name: table.column(column).tolist()
-        for name, column in zip(("form", "upos"), table.names, strict=False)
-    }
+    first = zip(("form", "upos"), table.names, strict=False)
+    columns = {name: table.column(column).tolist() for name, column in first}
     if rest := table.names[2:]:
         values = [[f"{name}={value}" for value in table.column(name)] for name in rest]
         columns["misc"] = ["|".join(row) for row in zip(*values, strict=True)]
