@@ -181,9 +181,8 @@ class CalibratedChain(BaseEstimator):
         errors = {k: v if v == v else None for k, v in self.calibration_error_.items()}
         own: dict[str, Any] = {"method": self.method, "errors": errors}
         own |= {name: None if found is None else found._asdict() for name, found in maps.items()}
-        report: dict[str, Any] = self.model.save(
-            path, metadata={**(metadata or {}), "calibration": own}, **options
-        )
+        told = {**(metadata or {}), "calibration": own}
+        report: dict[str, Any] = self.model.save(path, metadata=told, **options)
         return report
 
     @classmethod
@@ -249,9 +248,8 @@ class CalibratedChain(BaseEstimator):
         if not len(found.spans):
             return right, np.zeros(0, dtype=bool)
         classes, index = find_classes(flat)
-        types, kind, first, stop = span_arrays(
-            classes.tolist(), number_labels(flat, index), found.offsets, None
-        )
+        numbers = number_labels(flat, index)
+        types, kind, first, stop = span_arrays(classes.tolist(), numbers, found.offsets, None)
         true = {(types[k], a, b) for k, a, b in np.column_stack([kind, first, stop]).tolist()}
         return right, np.array([(found.types[k], a, b) in true for k, a, b in found.spans.tolist()])
 

@@ -16,6 +16,7 @@ from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arra
 from hingeline.taxonomy import Taxonomy
 
 AVERAGES = ("micro", "macro", "weighted")
+ACCURACIES = ("token_accuracy", "sequence_accuracy")
 SPAN_SCORES = ("span_precision", "span_recall", "span_f1")
 _BLOCK = 2_000_000  # Weights drawn at a time for intervals, which bounds the memory.
 
@@ -267,10 +268,7 @@ def scorer(name: str, **options: Any) -> Any:
 
 
 #: Names of :func:`scorer` for sequences.
-SEQUENCE_SCORES = (
-    *("token_accuracy", "sequence_accuracy", *SPAN_SCORES),
-    *("span_f1_macro", "span_f1_weighted", "segment_f1"),
-)
+SEQUENCE_SCORES = (*ACCURACIES, *SPAN_SCORES, "span_f1_macro", "span_f1_weighted", "segment_f1")
 
 
 def _score_by_name(y_true: Any, y_pred: Any, name: str, **options: Any) -> float:
@@ -418,10 +416,7 @@ def resample(
     if spans is not None:
         columns.extend(np.bincount(owner, minlength=n) for owner in spans.owners)
     sums = draw_sums(np.stack(columns, axis=1).astype(float), n_resamples, random_state)
-    values = {
-        "token_accuracy": ratio(sums[:, 0], sums[:, 1]),
-        "sequence_accuracy": ratio(sums[:, 2], sums[:, 3]),
-    }
+    values = dict(zip(ACCURACIES, (ratio(*sums[:, :2].T), ratio(*sums[:, 2:4].T)), strict=True))
     if spans is not None:
         values |= zip(SPAN_SCORES, precision_recall_f1(*sums[:, 4:].T), strict=True)
     tails = [(1 - level) / 2, (1 + level) / 2]
@@ -484,7 +479,7 @@ class Evaluation:
 
     def summary(self) -> list[tuple[str, str, str]]:
         """Rows (score, value, interval or nothing) for a terminal."""
-        names = ["token_accuracy", "sequence_accuracy", *(SPAN_SCORES if self.spans else ())]
+        names = [*ACCURACIES, *(SPAN_SCORES if self.spans else ())]
         intervals = {k: f"{low:.4f} to {high:.4f}" for k, (low, high) in self.intervals.items()}
         return [
             (name.replace("_", " "), f"{getattr(self, name):.4f}", intervals.get(name, ""))
