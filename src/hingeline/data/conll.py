@@ -166,11 +166,12 @@ def add_columns(raw: bytes, columns: Sequence[Sequence[str]], names: Sequence[st
 
 def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], np.ndarray[Any, Any]]:
     """The fields of all lines in a row, and how many there are in each line."""
-    joined = b"\n".join([b"", *lines, b""])
-    if exact is None and not any(blanks in joined for blanks in _IRREGULAR):
-        exact = b" "
-    if exact is not None and len(exact) == 1:
-        # One split of the whole block makes no list per line, which is what takes the time.
+    # One split of the whole block makes no list per line, which is what takes the time.
+    joined = b"\n".join(lines)
+    if exact is None and not any(blanks in b"\n" + joined + b"\n" for blanks in _IRREGULAR):
+        flat = joined.split()
+        counts = [line.count(b" ") + 1 if line else 0 for line in lines]
+    elif exact is not None and len(exact) == 1:
         counts = [line.count(exact) + 1 if line.strip() else 0 for line in lines]
         kept = [line for line, count in zip(lines, counts, strict=True) if count]
         flat = exact.join(kept).split(exact) if kept else []

@@ -10,7 +10,8 @@ import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import chain
+from functools import lru_cache
+from itertools import chain, groupby
 from typing import Any, Self
 
 import numpy as np
@@ -39,7 +40,11 @@ class _Classes(dict[int, str]):
 
 
 _CLASSES = _Classes()
-_RUN = re.compile(r"(.)\1+", re.DOTALL)  # Of one character.
+
+
+@lru_cache(maxsize=2**14)
+def _collapse(shape: str) -> str:
+    return "".join(character for character, _ in groupby(shape))
 
 
 def _test(test: Callable[[str], Any]) -> Function:
@@ -60,7 +65,7 @@ FUNCTIONS: dict[str, tuple[Value, Callable[[Any], Function]]] = {
     "prefix": ("count", lambda n: lambda text: text[:n] if len(text) >= n else None),
     "suffix": ("count", lambda n: lambda text: text[-n:] if len(text) >= n else None),
     "shape": ("collapse", lambda collapse: lambda text: (
-        _RUN.sub(r"\1", text.translate(_CLASSES)) if collapse else text.translate(_CLASSES))),
+        _collapse(text.translate(_CLASSES)) if collapse else text.translate(_CLASSES))),
     "isdigit": (None, lambda _: _test(str.isdigit)),
     "isupper": (None, lambda _: _test(str.isupper)),
     "istitle": (None, lambda _: _test(str.istitle)),

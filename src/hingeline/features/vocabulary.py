@@ -489,6 +489,8 @@ def _find_values(table: TokenTable, column: int) -> tuple[Sequence[str], Array]:
         values = [values[code] for code in present.tolist()]
     first = np.full(len(values), len(codes))
     np.minimum.at(first, codes, np.arange(len(codes)))
+    if len(values) and first[-1] < len(codes) and (first[1:] > first[:-1]).all():
+        return values, codes
     order = np.argsort(first)[: np.count_nonzero(first < len(codes))]
     places = np.empty(len(values), dtype=np.int32)
     places[order] = np.arange(len(order))
