@@ -24,8 +24,8 @@ def effective_n_jobs(n_jobs: int | None) -> int:
     """Threads for joblib's convention: None is 1, −1 all cores, −2 all but one."""
     if n_jobs is None:
         return 1
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral):
-        raise TypeError(f"n_jobs must be None or an integer, got {n_jobs!r}.")
+    whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
+    require(whole, f"n_jobs must be None or an integer, got {n_jobs!r}.", TypeError)
     require(n_jobs != 0, "n_jobs=0 has no meaning: use 1 for one thread or -1 for all cores.")
     if n_jobs < 0:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -100,8 +100,7 @@ def check_common(estimator: Any) -> None:
             known = f"None, 'auto' or one of {', '.join(SCHEMES)}"
             raise ValueError(f"scheme must be {known}, got {estimator.scheme!r}.") from None
     for callback in as_callbacks(estimator.callbacks):
-        if not callable(callback):
-            raise TypeError(f"callbacks must be callable, got {callback!r}.")
+        require(callable(callback), f"callbacks must be callable, got {callback!r}.", TypeError)
 
 
 def check_switches(estimator: Any) -> None:
@@ -184,9 +183,8 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
         one_of("class_weight", class_weight, ("balanced",))
         counts = np.bincount(labels, minlength=len(classes))
         return np.where(counts > 0, len(labels) / (len(classes) * np.maximum(counts, 1)), 1.0)
-    if not isinstance(class_weight, Mapping):
-        known = "None, 'balanced' or a mapping"
-        raise TypeError(f"class_weight must be {known}, got {class_weight!r}.")
+    what = f"class_weight must be None, 'balanced' or a mapping, got {class_weight!r}."
+    require(isinstance(class_weight, Mapping), what, TypeError)
     index = {label: k for k, label in enumerate(classes)}
     for label, weight in class_weight.items():
         if not isinstance(weight, numbers.Real) or not math.isfinite(weight) or weight < 0:

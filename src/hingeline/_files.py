@@ -23,10 +23,7 @@ _SHARE = 200  # Bytes of a file's name that its temporary one begins with; names
 
 
 def check_target(path: str | os.PathLike[str], formats: Sequence[str]) -> Path:
-    """The place of a file to write, links followed, checked before any work is done for it.
-
-    ``formats`` are the endings that its name may have, without the dot.
-    """
+    """The place of a file to write, links followed; ``formats`` are the endings it may have."""
     path = Path(path)
     if path.suffix.lower().lstrip(".") not in formats:
         endings = " or ".join(f".{name}" for name in formats)

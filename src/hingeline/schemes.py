@@ -203,9 +203,7 @@ def _count_broken(classes: Sequence[Any], codes: Array, offsets: Array, scheme: 
     start, move, end = valid_moves(classes, scheme)
     filled = np.diff(offsets) > 0
     first, last = offsets[:-1][filled], offsets[1:][filled] - 1
-    inner = np.ones(len(codes), dtype=bool)
-    inner[first] = False
-    here = np.flatnonzero(inner)
+    here = np.setdiff1d(np.arange(len(codes)), first)
     broken = (~move[codes[here - 1], codes[here]]).sum()
     return int(broken + (~start[codes[first]]).sum() + (~end[codes[last]]).sum())
 
@@ -222,20 +220,11 @@ def span_arrays(
     if mode not in ("default", "strict"):
         raise ValueError(f"mode must be 'default' or 'strict', got {mode!r}.")
     tags = [split_tag(label) for label in classes] + [("O", "")]
-    starts, inside, ends = _strict_tables(tags, scheme) if mode == "strict" else _tables(tags)
-    types = sorted({kind or NO_TYPE for prefix, kind in tags if prefix != "O"})
-    number = {kind: k for k, kind in enumerate(types)}
-    type_of = np.array([number.get(kind or NO_TYPE, -1) for _, kind in tags], dtype=np.int64)
-
-    empty = np.zeros(0, dtype=np.int64)
-    if len(codes) == 0:
-        return types, empty, empty, empty
-    cuts = offsets[:-1][np.diff(offsets) > 0]
-    before = np.concatenate([codes[-1:], codes[:-1]])
-    before[cuts] = len(classes)
-    after = np.concatenate([codes[1:], codes[:1]])
-    after[cuts[1:] - 1] = len(classes)
-    after[-1] = len(classes)
+    starts, inside, ends = _strict_tables(tags, scheme) if mode == "strict" else read_pairs(tags)
+    types, type_of = number_types(tags)
+    filled = np.diff(offsets) > 0
+    before, after = np.roll(codes, 1), np.roll(codes, -1)
+    before[offsets[:-1][filled]] = after[offsets[1:][filled] - 1] = len(classes)
 
     # A run is a stretch of tokens each of which goes on with the one before. A span reaches from
     # the first token of a run that can start one to the run's end, and counts if it may end there.
@@ -250,7 +239,14 @@ def span_arrays(
     return types, type_of[codes[first]], first, stop
 
 
-def _tables(tags: list[tuple[str, str]]) -> tuple[Array, Array, Array]:
+def number_types(tags: list[tuple[str, str]]) -> tuple[list[str], Array]:
+    """The types of spans, sorted, and the number of each tag's; −1 for O."""
+    types = sorted({kind or NO_TYPE for prefix, kind in tags if prefix != "O"})
+    numbers = [-1 if prefix == "O" else types.index(kind or NO_TYPE) for prefix, kind in tags]
+    return types, np.array(numbers, dtype=np.int64)
+
+
+def read_pairs(tags: list[tuple[str, str]]) -> tuple[Array, Array, Array]:
     """Where a span starts, goes on and may end, by neighbouring labels: the lenient reading."""
     prefixes, same = read_tags(tags)
     inside = np.isin(prefixes, ["B", "I"])[:, None] & np.isin(prefixes, ["I", "E", "L"]) & same
@@ -260,7 +256,7 @@ def _tables(tags: list[tuple[str, str]]) -> tuple[Array, Array, Array]:
 def _strict_tables(tags: list[tuple[str, str]], scheme: str | None) -> tuple[Array, Array, Array]:
     if scheme is None:
         if all(prefix == "O" for prefix, _ in tags):
-            return _tables(tags)
+            return read_pairs(tags)
         raise ValueError("strict mode needs a scheme: pass scheme=.")
     name = scheme_name(scheme)
     refuse_foreign(tags, name)

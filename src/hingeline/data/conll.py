@@ -129,10 +129,7 @@ def plain_name(name: str) -> str:
 
 
 def _blank_out(lines: list[bytes], exact: bytes | None, width: int, outside: bool) -> list[bytes]:
-    """The lines, blank where they hold no token; ``outside``: a sentence may begin with the first.
-
-    A token may be # as well, so that columns count.
-    """
+    """The lines, blank where they hold no token; ``outside``: a sentence may begin with them."""
     joined = b"\n" + b"\n".join(lines)
     if b"\n" + _DOCSTART in joined:
         lines = [b"" if line.startswith(_DOCSTART) else line for line in lines]
@@ -140,17 +137,14 @@ def _blank_out(lines: list[bytes], exact: bytes | None, width: int, outside: boo
         lines = list(lines)
         for k in [k for k, line in enumerate(lines) if line.startswith(b"#")]:
             begins = not lines[k - 1].strip() if k else outside
-            other = len(lines[k].split(exact)) != width
+            other = len(lines[k].split(exact)) != width  # a token may be # as well
             if begins and (other or (exact is None and _COMMENT.match(lines[k]))):
                 lines[k] = b""
     return lines
 
 
 def add_columns(raw: bytes, columns: Sequence[Sequence[str]], names: Sequence[str]) -> bytes:
-    """A file's bytes with more columns: what is not a token stays as it is, a header gets names.
-
-    ``raw`` are whole sentences that :func:`read_conll` reads, ``columns`` hold all their tokens.
-    """
+    """The bytes of whole sentences with more columns; all but tokens and a header stays."""
     bom = b"\xef\xbb\xbf" if raw.startswith(b"\xef\xbb\xbf") else b""
     lines = raw[len(bom) :].split(b"\n")
     k = _first_token(lines)
@@ -402,10 +396,8 @@ def write_conllu_table(target: File, table: TokenTable) -> None:
     if "form" in table.names:
         write_conllu(target, table.select([name for name in table.names if name in COLUMNS]))
         return
-    columns = {
-        name: table.column(column).tolist()
-        for name, column in zip(("form", "upos"), table.names, strict=False)
-    }
+    first = zip(("form", "upos"), table.names, strict=False)
+    columns = {name: table.column(column).tolist() for name, column in first}
     if rest := table.names[2:]:
         values = [[f"{name}={value}" for value in table.column(name)] for name in rest]
         columns["misc"] = ["|".join(row) for row in zip(*values, strict=True)]

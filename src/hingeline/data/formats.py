@@ -34,10 +34,7 @@ class Format:
 
 
 def _late(place: str, spread: int | None = None) -> Callable[..., Any]:
-    """A function whose module is imported with the first call: a command needs few formats.
-
-    With ``spread`` it takes the first so many parts of the data, one by one.
-    """
+    """A function imported when called; it takes the first ``spread`` parts of data one by one."""
     module, name = place.split(".")
 
     def call(file: Any, *data: Any, **options: Any) -> Any:
@@ -175,14 +172,10 @@ def convert(
 def tokens_to_sequences(table: TokenTable) -> LabelledSequences:
     """Attributes ``name=value`` of all columns but the last, which is the label."""
     require(table.names[1:], "there is only one column: put the label into a last column.")
-    columns = [
-        [f"{name}={value}" for value in values]
-        for name, values in zip(table.names[:-1], table.values, strict=False)
-    ]
-    tokens = [
-        {values[k]: 1.0 for values, k in zip(columns, row, strict=True)}
-        for row in table.codes[:-1].T.tolist()
-    ]
+    inputs = zip(table.names[:-1], table.values, strict=False)
+    columns = [[f"{name}={value}" for value in values] for name, values in inputs]
+    rows = table.codes[:-1].T.tolist()
+    tokens = [{values[k]: 1.0 for values, k in zip(columns, row, strict=True)} for row in rows]
     X = [tokens[lo:hi] for lo, hi in pairwise(table.offsets.tolist())]
     return LabelledSequences(X, table.sentences(-1))
 

@@ -155,19 +155,18 @@ def read_labelled(
     if found.kind == "tokens":
         return _read_tokens(path, name, data, use, label, task)
     layout = Layout(name, found.kind)
+    if name in NUMBERED:
+        layout.zero_based = bool((getattr(data.X, "matrix", data.X).indices == 0).any())
     if name in SETS:
         n = data.Y.shape[1]
         what = f"{path} has a label {n - 1}, and at most {_MAX_LABELS:,} labels are learnt"
         require(n <= _MAX_LABELS, f"{what}: number them from 0.")
         require(n != 0, f"{path} has no labels to learn from.")
+        layout.columns = list(data.feature_names or [])
+        layout.labels = data.label_names or [str(k) for k in range(n)]
     y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
     what = f"{path} has no labels to learn from: put the file of labels beside it"
     require(y is not None, f"{what}, named as MNIST's (…-images-idx3-ubyte, …-labels-idx1-ubyte).")
-    if name in NUMBERED:
-        layout.zero_based = bool((getattr(data.X, "matrix", data.X).indices == 0).any())
-    if name in SETS:
-        layout.columns = list(data.feature_names or [])
-        layout.labels = data.label_names or [str(k) for k in range(y.shape[1])]
     return keep_features(data.X, layout, None) if whole else data.X, y, layout, data
 
 
@@ -232,11 +231,7 @@ def column_of(name: str) -> str | int:
 
 
 def keep_features(X: Any, layout: Layout, width: int | None, grow: bool = False) -> Any:
-    """Features by their numbers in the training file.
-
-    Those that training has not seen are left out (unless the model is to grow), those that are
-    missing here are zero.
-    """
+    """Features by number: new ones are left out unless the model is to grow, others may lack."""
     if isinstance(X, SparseSequences):
         return SparseSequences(keep_features(X.matrix, layout, width, grow), X.offsets)
     if not sp.issparse(X):

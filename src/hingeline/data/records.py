@@ -120,11 +120,9 @@ def add_lists(raw: bytes, lists: dict[str, Sequence[Any]]) -> bytes:
     full = [k for k, line in enumerate(lines) if line.strip()]
     for n, k in enumerate(full):
         body = lines[k].rstrip()
-        added = "".join(
-            f", {json.dumps(name)}: {json.dumps(list(values[n]), ensure_ascii=False)}"
-            for name, values in lists.items()
-        )
-        lines[k] = body[:-1].rstrip() + added.encode() + b"}" + lines[k][len(body) :]
+        own = {name: list(values[n]) for name, values in lists.items()}
+        added = json.dumps(own, ensure_ascii=False).encode()
+        lines[k] = body[:-1].rstrip() + b", " + added[1:] + lines[k][len(body) :]
     return b"\n".join(lines)
 
 

@@ -135,14 +135,9 @@ class Vocabulary:
         what = f"there is a feature {highest}, but the vocabulary has {len(names)} attributes: use"
         require(not names or highest <= len(names), f"{what} the one made from the training data.")
         labels = {str(k + 1): label for k, label in enumerate(self.labels)}
-        indices, values = matrix.indices.tolist(), matrix.data.tolist()
-        tokens = [
-            {
-                names[k] if names else str(k + 1): value
-                for k, value in zip(indices[lo:hi], values[lo:hi], strict=True)
-            }
-            for lo, hi in pairwise(matrix.indptr.tolist())
-        ]
+        texts = [names[k] if names else str(k + 1) for k in matrix.indices.tolist()]
+        pairs = list(zip(texts, matrix.data.tolist(), strict=True))
+        tokens = [dict(pairs[lo:hi]) for lo, hi in pairwise(matrix.indptr.tolist())]
         X = [tokens[lo:hi] for lo, hi in pairwise(data.X.offsets.tolist())]
         return LabelledSequences(X, [[labels.get(label, label) for label in row] for row in data.y])
 

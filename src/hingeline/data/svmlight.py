@@ -253,9 +253,8 @@ def read_multilabel(
             found = sorted({int(part) for part in parts})
             sets.add(found, [1.0] * len(found))
         width = max(sets.indices, default=-1) + 1 if n_labels is None else n_labels
-        return samples.MultilabelData(
-            rows.features(zero_based, n_features), sets.matrix(width).astype(np.uint8)
-        )
+        X = rows.features(zero_based, n_features)
+        return samples.MultilabelData(X, sets.matrix(width).astype(np.uint8))
 
 
 def read_svmhmm(

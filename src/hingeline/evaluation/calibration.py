@@ -19,7 +19,7 @@ from hingeline.features.input import find_classes, number_labels, stack_labels
 from hingeline.inference.chain import against_rest
 from hingeline.modelfile.estimators import load
 from hingeline.modelfile.files import ModelFileError
-from hingeline.schemes import is_tag, span_arrays
+from hingeline.schemes import is_tag, number_types, read_pairs, span_arrays, split_tag
 from hingeline.structures import chain_batch as kernels
 
 METHODS = ("isotonic", "sigmoid")
@@ -181,9 +181,8 @@ class CalibratedChain(BaseEstimator):
         errors = {k: v if v == v else None for k, v in self.calibration_error_.items()}
         own: dict[str, Any] = {"method": self.method, "errors": errors}
         own |= {name: None if found is None else found._asdict() for name, found in maps.items()}
-        report: dict[str, Any] = self.model.save(
-            path, metadata={**(metadata or {}), "calibration": own}, **options
-        )
+        told = {**(metadata or {}), "calibration": own}
+        report: dict[str, Any] = self.model.save(path, metadata=told, **options)
         return report
 
     @classmethod
@@ -249,9 +248,8 @@ class CalibratedChain(BaseEstimator):
         if not len(found.spans):
             return right, np.zeros(0, dtype=bool)
         classes, index = find_classes(flat)
-        types, kind, first, stop = span_arrays(
-            classes.tolist(), number_labels(flat, index), found.offsets, None
-        )
+        numbers = number_labels(flat, index)
+        types, kind, first, stop = span_arrays(classes.tolist(), numbers, found.offsets, None)
         true = {(types[k], a, b) for k, a, b in np.column_stack([kind, first, stop]).tolist()}
         return right, np.array([(found.types[k], a, b) in true for k, a, b in found.spans.tolist()])
 
@@ -308,16 +306,6 @@ def _has_spans(classes: list[Any]) -> bool:
 
 
 def _read_classes(classes: list[str]) -> tuple[Array, Array]:
-    """Which label goes on with the span of which, and what kind of span each is part of.
-
-    Asked of the one function that reads spans, by showing it all pairs and all single labels.
-    """
-    n = len(classes)
-    pairs = np.column_stack([np.repeat(np.arange(n), n), np.tile(np.arange(n), n)]).ravel()
-    _, _, first, stop = span_arrays(classes, pairs, np.arange(0, len(pairs) + 1, 2), None)
-    inside = np.zeros(n * n, dtype=bool)
-    inside[first[stop - first == 2] // 2] = True
-    kind_of = np.full(n, -1, dtype=np.int64)
-    _, kind, first, _ = span_arrays(classes, np.arange(n), np.arange(n + 1), None)
-    kind_of[first] = kind
-    return inside.reshape(n, n), kind_of
+    """Which label goes on with the span of which, and what kind of span each is part of."""
+    tags = [split_tag(label) for label in classes]
+    return read_pairs(tags)[1], number_types(tags)[1]

@@ -5,6 +5,7 @@ transitions between labels, and why one prediction was made and not another.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -242,12 +243,8 @@ def transition_table(model: Any) -> list[TransitionWeight]:
     if not blocks.is_chain:
         raise TypeError(f"{type(model).__name__} has no transitions: pass a ChainSSVM.")
     sources, targets, weights = blocks.moves()
-    return Rows(
-        TransitionWeight(a, b, weight)
-        for a, row in zip(sources, weights.tolist(), strict=True)
-        for b, weight in zip(targets, row, strict=True)
-        if weight == weight
-    )
+    moves = zip(product(sources, targets), weights.ravel().tolist(), strict=True)
+    return Rows(TransitionWeight(*pair, weight) for pair, weight in moves if weight == weight)
 
 
 class Contribution(NamedTuple):

@@ -16,6 +16,7 @@ from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arra
 from hingeline.taxonomy import Taxonomy
 
 AVERAGES = ("micro", "macro", "weighted")
+ACCURACIES = ("token_accuracy", "sequence_accuracy")
 SPAN_SCORES = ("span_precision", "span_recall", "span_f1")
 _BLOCK = 2_000_000  # Weights drawn at a time for intervals, which bounds the memory.
 
@@ -83,11 +84,7 @@ class SpanCounts(NamedTuple):
 
 
 def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | None]:
-    """Whether labels are span tags, and their scheme.
-
-    ``"auto"`` finds the scheme by the true labels' order, among those that have all prefixes of
-    either side. Labels that are all ``O`` are tags of no scheme in particular.
-    """
+    """Whether labels are span tags, and their scheme: none in particular if all are ``O``."""
     if scheme is None or scheme == "segments":
         return scheme is not None, scheme
     if scheme == "auto":
@@ -177,16 +174,14 @@ def _scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> 
 
 def score_spans(counts: SpanCounts) -> SpanScores:
     """Scores of spans already counted."""
-    n = len(counts.types)
-    correct, predicted, true = (np.bincount(kind, minlength=n) for kind in counts.kinds)
-    occurs = np.flatnonzero(predicted + true)
-    correct, predicted, true = correct[occurs], predicted[occurs], true[occurs]
-    per_type = _scores([counts.types[k] for k in occurs], correct, predicted, true)
-    totals = [int(true.sum()), int(predicted.sum()), int(correct.sum())]
-    micro = _scores(["micro"], *(np.array([total]) for total in totals[::-1]))[0]
+    found = np.array([np.bincount(kind, minlength=len(counts.types)) for kind in counts.kinds])
+    occurs = np.flatnonzero(found.any(axis=0))
+    per_type = _scores([counts.types[k] for k in occurs], *found[:, occurs])
+    micro = _scores(["micro"], *found.sum(axis=1, keepdims=True))[0]
+    totals = [micro.support, micro.predicted, micro.correct]
     table = np.array([[s.precision, s.recall, s.f1] for s in per_type]).reshape(-1, 3)
     macro = table.mean(axis=0).tolist() if len(table) else [0.0] * 3
-    weighted = ratio(true @ table, np.full(3, totals[0])).tolist()
+    weighted = ratio(found[2, occurs] @ table, np.full(3, micro.support)).tolist()
     averages = (Score("macro", *macro, *totals), Score("weighted", *weighted, *totals))
     return SpanScores(tuple(per_type), micro, *averages)
 
@@ -273,10 +268,7 @@ def scorer(name: str, **options: Any) -> Any:
 
 
 #: Names of :func:`scorer` for sequences.
-SEQUENCE_SCORES = (
-    *("token_accuracy", "sequence_accuracy", *SPAN_SCORES),
-    *("span_f1_macro", "span_f1_weighted", "segment_f1"),
-)
+SEQUENCE_SCORES = (*ACCURACIES, *SPAN_SCORES, "span_f1_macro", "span_f1_weighted", "segment_f1")
 
 
 def _score_by_name(y_true: Any, y_pred: Any, name: str, **options: Any) -> float:
@@ -415,10 +407,7 @@ def draw_sums(table: Array, n_resamples: int, random_state: Any) -> Array:
 def resample(
     pairs: LabelPairs, spans: SpanCounts | None, n_resamples: int, level: float, random_state: Any
 ) -> dict[str, tuple[float, float]]:
-    """Percentile bootstrap from counts: a resample weights them by how often each sequence came.
-
-    Tokens of one sequence depend on one another, so whole sequences are drawn.
-    """
+    """Percentile bootstrap: whole sequences are drawn, as their tokens depend on one another."""
     require(n_resamples > 0, f"bootstrap must be a number of resamples, got {n_resamples!r}.")
     require(0 < level < 1, f"level must lie between 0 and 1, got {level!r}.")
     lengths = np.diff(pairs.offsets)
@@ -427,10 +416,7 @@ def resample(
     if spans is not None:
         columns.extend(np.bincount(owner, minlength=n) for owner in spans.owners)
     sums = draw_sums(np.stack(columns, axis=1).astype(float), n_resamples, random_state)
-    values = {
-        "token_accuracy": ratio(sums[:, 0], sums[:, 1]),
-        "sequence_accuracy": ratio(sums[:, 2], sums[:, 3]),
-    }
+    values = dict(zip(ACCURACIES, (ratio(*sums[:, :2].T), ratio(*sums[:, 2:4].T)), strict=True))
     if spans is not None:
         values |= zip(SPAN_SCORES, precision_recall_f1(*sums[:, 4:].T), strict=True)
     tails = [(1 - level) / 2, (1 + level) / 2]
@@ -493,7 +479,7 @@ class Evaluation:
 
     def summary(self) -> list[tuple[str, str, str]]:
         """Rows (score, value, interval or nothing) for a terminal."""
-        names = ["token_accuracy", "sequence_accuracy", *(SPAN_SCORES if self.spans else ())]
+        names = [*ACCURACIES, *(SPAN_SCORES if self.spans else ())]
         intervals = {k: f"{low:.4f} to {high:.4f}" for k, (low, high) in self.intervals.items()}
         return [
             (name.replace("_", " "), f"{getattr(self, name):.4f}", intervals.get(name, ""))

@@ -8,8 +8,9 @@ modifier, computed once; the code of an arc is put together where arcs are score
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple, Self
 
@@ -171,13 +172,13 @@ class ArcFeatures(BaseEstimator):
         """The codes of all words."""
         check_is_fitted(self, "arcs_")
         table = self.read(X, empty=True)
-        hashes, labels = _Hashes(table), _by_sides(self.labels_)
+        hashed, labels = _hash_words(table), _by_sides(self.labels_)
         between = [f"h.{self.between} m.{self.between}"] if self.tags_ else []
         both = []
         for side in "hm":
-            codes = [hashes.code(t, side, "arc") for t in [*self.arcs_, *between]]
+            codes = [hashed(t, side, "arc") for t in [*self.arcs_, *between]]
             codes += [] if between else [np.zeros(table.n_tokens + 1, dtype=np.uint32)]
-            codes += [hashes.code(t, side, "label") for t in [*labels["hm"], *labels[side]]]
+            codes += [hashed(t, side, "label") for t in [*labels["hm"], *labels[side]]]
             both.append(np.ascontiguousarray(np.array(codes).T))
         tags = np.full(table.n_tokens + 1, -1)
         if between:
@@ -199,13 +200,12 @@ class ArcFeatures(BaseEstimator):
 
         def value(k: int, slot: Slot) -> str:
             at = k + slot.shift - 1
-            if k == 0:
-                return "(none)" if slot.shift else "(root)"
-            if not 0 <= at < len(words):
+            if k == 0 and slot.shift == 0:
+                return "(root)"
+            if k == 0 or not 0 <= at < len(words):
                 return "(none)"
-            word = words[at]
-            known = slot.column in word
-            return str(word[slot.column] if known else DERIVED[slot.column](word["form"]))
+            known = slot.column in words[at]
+            return words[at][slot.column] if known else DERIVED[slot.column](words[at]["form"])
 
         def name(template: str) -> str:
             slots = zip(template.split(), parse_template(template), strict=True)
@@ -283,39 +283,36 @@ def _mix(code: Array) -> Array:
     return code ^ (code >> np.uint32(16))
 
 
-class _Hashes:
-    """Columns of a table as hashes, shifted on request."""
+def _hash_words(table: TokenTable) -> Callable[[str, str, str], Array]:
+    """A function of a template, a side and a name of weights: what every word contributes to it.
 
-    def __init__(self, table: TokenTable) -> None:
-        self.table = table
-        self.known: dict[tuple[str, int], Array] = {}
-        lengths = table.lengths
-        self.position = np.arange(table.n_tokens) - np.repeat(table.offsets[:-1], lengths)
-        self.length = np.repeat(lengths, lengths)
+    That is 0 where the template does not ask for words on that side. The root comes first.
+    """
+    lengths = table.lengths
+    position = np.arange(table.n_tokens) - np.repeat(table.offsets[:-1], lengths)
 
-    def column(self, name: str, shift: int) -> Array:
-        """Hashes of the values of all words, or of their neighbours; the root's come first."""
-        if (name, shift) not in self.known:
-            make = DERIVED.get(name) if name not in self.table.names else None
-            k = self.table.position(name if make is None else "form")
-            texts = self.table.values[k] if make is None else map(make, self.table.values[k])
-            of_values = np.array([hash_text(name, text) for text in texts], dtype=np.uint32)
-            hashes = of_values[self.table.codes[k]]
-            to = self.position + shift
-            inside = (to >= 0) & (to < self.length)
-            nothing = np.uint32(hash_text(name, _NOTHING))
-            moved = np.where(inside, np.roll(hashes, -shift), nothing)
-            root = np.uint32(hash_text(name, _ROOT) if shift == 0 else nothing)
-            self.known[name, shift] = np.append(root, moved).astype(np.uint32)
-        return self.known[name, shift]
+    @cache
+    def hash_column(name: str, shift: int) -> Array:
+        """Hashes of the values of all words, or of their neighbours."""
+        make = DERIVED.get(name) if name not in table.names else None
+        k = table.position(name if make is None else "form")
+        texts = table.values[k] if make is None else map(make, table.values[k])
+        of_values = np.array([hash_text(name, text) for text in texts], dtype=np.uint32)
+        to = position + shift
+        inside = (to >= 0) & (to < np.repeat(lengths, lengths))
+        nothing = np.uint32(hash_text(name, _NOTHING))
+        moved = np.where(inside, np.roll(of_values[table.codes[k]], -shift), nothing)
+        root = np.uint32(hash_text(name, _ROOT) if shift == 0 else nothing)
+        return np.append(root, moved).astype(np.uint32)
 
-    def code(self, template: str, side: str, table: str) -> Array:
-        """What words contribute to a template on one side; 0 where it does not ask for them."""
-        code = np.zeros(self.table.n_tokens + 1, dtype=np.uint32)
+    def hash_template(template: str, side: str, weights: str) -> Array:
+        code = np.zeros(table.n_tokens + 1, dtype=np.uint32)
         parsed = parse_template(template)
         slots = [slot for slot in parsed if slot.side == side]
         if slots:
-            code += np.uint32(hash_text(table, " ".join(map(str, parsed)) + side))
+            code += np.uint32(hash_text(weights, " ".join(map(str, parsed)) + side))
         for slot in slots:
-            code = _mix(code ^ self.column(slot.column, slot.shift)) + np.uint32(0x9E3779B9)
+            code = _mix(code ^ hash_column(slot.column, slot.shift)) + np.uint32(0x9E3779B9)
         return code
+
+    return hash_template

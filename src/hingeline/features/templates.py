@@ -26,6 +26,7 @@ Value = str | None
 Function = Callable[[str], Value]
 
 MOST_BITS = 30  # Column numbers are int32.
+FARTHEST = 1000  # Templates look at most this far from their token.
 
 
 class _Classes(dict[int, str]):
@@ -55,11 +56,6 @@ def _find(regex: str, otherwise: Value = None) -> Function:
     return lambda text: match.group() if (match := search(text)) else otherwise
 
 
-def _say_whether(regex: str) -> Function:
-    search = re.compile(regex).search
-    return lambda text: "true" if search(text) else "false"
-
-
 # fmt: off
 #: name -> what its argument is (nothing, a count, an optional word or a regular expression), and
 #: the function for an argument.
@@ -78,7 +74,7 @@ FUNCTIONS: dict[str, tuple[Value, Callable[[Any], Function]]] = {
 }
 #: Wapiti's commands, which give a value even where nothing matches; only its templates have them.
 _WAPITI: dict[str, Callable[[Any], Function]] = {
-    "%t": _say_whether,
+    "%t": lambda regex: lambda text: "true" if re.search(regex, text) else "false",
     "%m": lambda regex: _find(regex, otherwise=""),
 }
 # fmt: on
@@ -124,9 +120,6 @@ def check_call(name: str, argument: str | int | None) -> Call:
     return Call(name, argument)
 
 
-FARTHEST = 1000  # Templates look at most this far from their token.
-
-
 @dataclass(frozen=True)
 class Term:
     """A value near the token: a column, what is computed of it, and how far away."""
@@ -134,6 +127,10 @@ class Term:
     column: int
     calls: tuple[Call, ...]
     offset: int
+
+    def __post_init__(self) -> None:
+        what = f"position {self.offset} is farther than {FARTHEST} tokens away"
+        require(abs(self.offset) <= FARTHEST, what)
 
 
 @dataclass(frozen=True)
@@ -187,7 +184,7 @@ _WORD = r"\s*([^\s\[\](),|'\"]+)\s*"
 _FUNCTION = re.compile(_WORD + r"\(")
 _COLUMN = re.compile(_WORD + r"(?:\[\s*([+-]?\d+)\s*\]\s*)?")
 _COMMA = re.compile(",")
-_ARGUMENT = re.compile(rf"""\s*'((?:[^'\\]|\\.)*)'\s*|\s*"((?:[^"\\]|\\.)*)"\s*|{_WORD}""")
+_ARGUMENT = re.compile(rf"""\s*(['"])((?:(?!\1)[^\\]|\\.)*)\1\s*|{_WORD}""")
 _CLOSE = re.compile(r"\)\s*")
 _BAR = re.compile(r"\|")
 
@@ -212,19 +209,14 @@ def _parse_python(text: str, names: Sequence[str]) -> list[Template]:
         hint = f"{name}(word[0])" if name in FUNCTIONS else f"{name}[0]"
         require(offset is not None, f"{name!r} needs a position, e.g. {hint}")
         position = _find_column(name, names)
-        _check_offset(int(offset))
         calls = []
         for function in reversed(functions):
             argument: str | int | None = None
             if take(_COMMA):
                 match: Any = take(_ARGUMENT, "an argument is missing after the comma")
-                single, double, word = match.groups()
-                if word is not None:
-                    argument = int(word) if word.isdecimal() else word
-                elif single is not None:
-                    argument = single.replace("\\'", "'")
-                else:
-                    argument = double.replace('\\"', '"')
+                quote, quoted, word = match.groups()
+                argument = quoted.replace(f"\\{quote}", quote) if quote else word
+                argument = int(word) if word and word.isdecimal() else argument
             take(_CLOSE, "a closing ) is missing")
             calls.append(check_call(function, argument))
         terms.append(Term(position, tuple(calls), int(offset)))
@@ -234,11 +226,6 @@ def _parse_python(text: str, names: Sequence[str]) -> list[Template]:
     pieces = [text if test else f"{text}=" for text, test in zip(written, tests, strict=True)]
     literals = (pieces[0], *(f"|{piece}" for piece in pieces[1:]), "")
     return [Template("|".join(written), literals, tuple(terms))]
-
-
-def _check_offset(offset: int) -> None:
-    what = f"position {offset} is farther than {FARTHEST} tokens away"
-    require(abs(offset) <= FARTHEST, what)
 
 
 def _find_column(name: str, names: Sequence[str]) -> int:
@@ -273,8 +260,6 @@ _WAPITI_CLASSES = {
     "w": r"[^\W_]", "A": r"[\W\d_]", "D": r"\D", "L": r"[^a-z]", "P": r"[^!-/:-@\[-`{-~]",
     "S": r"\S", "U": r"[^A-Z]", "W": r"[\W_]",
 }  # fmt: skip
-
-
 _PAIRS = "observations on pairs of labels are not part of the chain"
 
 
@@ -297,15 +282,11 @@ def _parse_line(line: str, names: Sequence[str]) -> list[Template]:
         require(not mark, f"{what} not supported; use a position relative to the token")
         fine = command in ("xX" if regex is None else "tTmM")
         require(fine, f"{macro.group()} is not %x[row,col] nor %t or %m")
-        calls: tuple[Call, ...] = (
-            () if regex is None else (Call(f"%{command.lower()}", _translate(regex)),)
-        )
-        if command.isupper():
-            calls = (*calls, Call("lower"))
+        calls = [] if regex is None else [Call(f"%{command.lower()}", _translate(regex))]
+        calls += [Call("lower")] if command.isupper() else []
         what = f"there is no column {column}; there are {len(names)}"
         require(int(column) < len(names), f"{what}, counted from 0 and without the labels")
-        _check_offset(int(offset))
-        terms.append(Term(int(column), calls, int(offset)))
+        terms.append(Term(int(column), tuple(calls), int(offset)))
     literals.append(line[at:])
     require("%" not in "".join(literals), "a % is not part of a %x[row,col]")
     return [Template(line, tuple(literals), tuple(terms))]
@@ -313,23 +294,19 @@ def _parse_line(line: str, names: Sequence[str]) -> list[Template]:
 
 def _translate(regex: str) -> str:
     """Wapiti's regular expression as Python's: ``^ $ . * ?`` and classes; its * is lazy."""
-    out, k = [], 0
-    while k < len(regex):
-        character = regex[k]
-        if character == "\\" and k + 1 < len(regex):
-            k += 1
-            out.append(_WAPITI_CLASSES.get(regex[k]) or re.escape(regex[k]))
-        elif character in "*?":
+    out: list[str] = []
+    pieces = re.findall(r"\\.|.", regex, re.DOTALL)
+    for k, piece in enumerate(pieces, 1):
+        if len(piece) == 2:
+            out.append(_WAPITI_CLASSES.get(piece[1]) or re.escape(piece[1]))
+        elif piece in "*?":
             fine = out and out[-1] not in ("^", "*?", "?")
-            require(fine, f"{character} repeats nothing; write \\{character}")
-            out.append("*?" if character == "*" else "?")
-        elif (character == "^" and k == 0) or character == ".":
-            out.append(character)
-        elif character == "$" and k == len(regex) - 1:
+            require(fine, f"{piece} repeats nothing; write \\{piece}")
+            out.append("*?" if piece == "*" else "?")
+        elif piece == "$" and k == len(pieces):
             out.append(r"\Z")
         else:
-            out.append(re.escape(character))
-        k += 1
+            out.append(piece if piece == "." or (piece == "^" and k == 1) else re.escape(piece))
     return "".join(out)
 
 
@@ -444,10 +421,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         return self._sequences(self._encoding.look_up(table), table)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names such as ``"word[-1]=the|word[0]=cat"``; numbers where features are hashed.
-
-        ``input_features`` is ignored.
-        """
+        """Names such as ``"word[-1]=the"``; numbers if they are hashed. The argument is ignored."""
         check_is_fitted(self, "n_features_out_")
         return self._encoding.names()
 
@@ -455,7 +429,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         """Values of a column that were met in training; None where features do not tell."""
         for source in getattr(self._encoding, "sources", ()) if self.hash_bits is None else ():
             if source.column == column and not source.calls:
-                return set(source.values)
+                return set(source.codes)
         return None
 
     def _set_up(self, templates: Any, names: tuple[str, ...]) -> list[Template]:

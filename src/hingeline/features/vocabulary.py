@@ -22,7 +22,7 @@ place outside the sentence is that of ``"\0_B-1"`` and so on.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -106,10 +106,7 @@ class Numbering:
         return found
 
     def learn(self, keys: Array, min_count: int, first: int, counts: Array | None = None) -> Array:
-        """Number the first keys that occur often enough, in their order; the numbers of all.
-
-        Keys occur once each, or as often as ``counts`` says.
-        """
+        """Number the first keys that occur often enough, or ``counts`` times; numbers of all."""
         if self.size <= max(SMALL_TABLE, 4 * len(keys)):
             totals = np.bincount(keys + 1, counts, self.size + 1)[1:]
             known = np.flatnonzero(totals >= min_count)
@@ -151,21 +148,18 @@ class Source:
 
     column: int
     calls: tuple[Call, ...]
-    values: list[str] = field(default_factory=list)
+    codes: dict[Any, int] = field(default_factory=dict)  # of its values, in order
     room: int = 0
-    _index: dict[str | None, int] | None = field(default=None, repr=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_index": None}
 
     @property
     def marked(self) -> bool:
         """Whether places outside the sentence count as values; a test merely fails there."""
         return not (self.calls and self.calls[-1].is_test)
 
-    def take(self, values: list[str]) -> None:
+    def take(self, values: Iterable[str]) -> None:
         """Have these values and no others."""
-        self.values, self.room, self._index = values, len(values), None
+        self.codes = {value: k for k, value in enumerate(values)}
+        self.room = len(self.codes)
 
     def _compute(self, values: Sequence[str]) -> Sequence[str | None]:
         results: Sequence[str | None] = values
@@ -176,29 +170,23 @@ class Source:
     def learn(self, values: Sequence[str]) -> Array:
         """Take over the values of a column; returns the code of each."""
         results = self._compute(values)
-        self.take([value for value in dict.fromkeys(results) if value is not None])
+        self.take(value for value in dict.fromkeys(results) if value is not None)
         return self._find(results)
 
     def learn_more(self, values: Sequence[str]) -> Array:
         """Take over the values that are new, behind those known; returns the code of each."""
-        results, index = self._compute(values), self._known()
+        results = self._compute(values)
         for result in dict.fromkeys(results):
-            if result is not None and result not in index:
-                index[result] = len(self.values)
-                self.values.append(result)
+            if result is not None:
+                self.codes.setdefault(result, len(self.codes))
         return self._find(results)
 
     def look_up(self, values: Sequence[str]) -> Array:
         """The code of each value of a column, −1 where it is new."""
         return self._find(self._compute(values))
 
-    def _known(self) -> dict[str | None, int]:
-        if self._index is None:
-            self._index = {value: k for k, value in enumerate(self.values)}
-        return self._index
-
-    def _find(self, results: Sequence[str | None]) -> Array:
-        found = map(self._known().get, results, repeat(-1))
+    def _find(self, results: Collection[str | None]) -> Array:
+        found = map(self.codes.get, results, repeat(-1))
         return np.fromiter(found, dtype=np.int32, count=len(results))
 
 
@@ -230,10 +218,9 @@ class Layout:
     def read_codes(
         self, table: TokenTable, read: Callable[[Source, Sequence[str]], Array]
     ) -> tuple[list[Array], Edges]:
-        """Codes of all tokens, source by source, and the tokens near the ends of sentences.
+        """Codes of all tokens, source by source, and for k < reach the k-th of sentences' ends.
 
-        ``read`` gives the codes of distinct values. Edges are, for k < reach, the tokens at place k
-        of their sentence, and at place k from its end.
+        ``read`` gives the codes of distinct values.
         """
         found = {k: _find_values(table, k) for k in self.used_columns}
         codes = []
@@ -262,10 +249,7 @@ class Layout:
 
 
 class Vocabulary(Layout):
-    """Features by number: learned from tables, then looked up.
-
-    The numbers of a group's last numbering are columns.
-    """
+    """Features by number, in a group's last numbering: learned from tables, then looked up."""
 
     def __init__(self, templates: Sequence[Template]) -> None:
         super().__init__(templates)
@@ -296,8 +280,8 @@ class Vocabulary(Layout):
         outside = np.arange(2 * self.reach)
         codes: list[list[Array]] = []  # by source and block: own code -> code here
         for s, source in enumerate(self.sources):
-            own = [block.sources[s].values for block in blocks]
-            source.take([*dict.fromkeys(chain.from_iterable(own))])
+            own = [block.sources[s].codes for block in blocks]
+            source.take(dict.fromkeys(chain.from_iterable(own)))
             codes.append([np.append(source._find(v), source.room + outside) for v in own])
         self.open_numberings()
         found = [np.empty(block.n_features, dtype=np.int64) for block in blocks]
@@ -333,7 +317,7 @@ class Vocabulary(Layout):
         """Number new features of the table behind the known ones; the columns of all."""
         codes, edges = self.read_codes(table, Source.learn_more)
         self.grown = True
-        rooms = [s.room if len(s.values) <= s.room else 2 * len(s.values) for s in self.sources]
+        rooms = [s.room if len(s.codes) <= s.room else 2 * len(s.codes) for s in self.sources]
         if rooms != [source.room for source in self.sources]:
             self._recode(rooms)
         return self._rows(table, codes, edges, Numbering.learn_more, min_count)
@@ -351,19 +335,16 @@ class Vocabulary(Layout):
     def _rows(
         self, table: TokenTable, codes: list[Array], edges: Edges, learn: Any, min_count: int
     ) -> Array:
-        n, at = table.n_tokens, 0
-        out = np.empty((sum(len(group.offsets) for group in self.groups), n), dtype=np.int32)
+        rows = []
         for group in self.groups:
-            parts = []
-            for k, s in enumerate(group.sources):
-                near = [self.shift(s, codes, offsets[k], edges) for offsets in group.offsets]
-                parts.append(near[0] if len(near) == 1 else np.concatenate(near))
-            # A template without terms is one feature that every token has.
-            parts = parts or [np.zeros(n * len(group.offsets), dtype=np.int32)]
-            rows = out[at : at + len(group.offsets)].reshape(-1)
-            rows[:] = self._number(group, parts, learn, min_count)
-            at += len(group.offsets)
-        return out
+            parts = [
+                np.concatenate([self.shift(s, codes, near[k], edges) for near in group.offsets])
+                for k, s in enumerate(group.sources)
+            ]  # a template without terms is one feature that every token has
+            parts = parts or [np.zeros(table.n_tokens * len(group.offsets), dtype=np.int32)]
+            found = self._number(group, parts, learn, min_count)
+            rows.append(found.reshape(-1, table.n_tokens))
+        return np.concatenate(rows)
 
     def _number(self, group: Group, parts: list[Array], learn: Any, min_count: int) -> Array:
         """Columns of the tuples in ``parts``, learned first if ``learn`` says how."""
@@ -388,11 +369,7 @@ class Vocabulary(Layout):
         return keys
 
     def _plan(self, group: Group) -> list[tuple[slice, list[int]]]:
-        """Which terms each key takes, as many as fit, and its radices.
-
-        The first part of a later key is the number of the key before, of which there are fewer
-        than 2³¹.
-        """
+        """Which terms each key takes, as many as fit, and its radices."""
         sizes = [self.sources[s].room + 2 * self.reach for s in group.sources] or [1]
         stages: list[tuple[slice, list[int]]] = []
         start = 0
@@ -400,7 +377,7 @@ class Vocabulary(Layout):
         for k, size in enumerate(sizes):
             if k > start and prod(radices) * size >= LIMIT:
                 stages.append((slice(start, k), radices))
-                start, radices = k, [2**31]
+                start, radices = k, [2**31]  # first the number of the key before: fewer than that
             radices = [*radices, size]
         return [*stages, (slice(start, len(sizes)), radices)]
 
@@ -417,18 +394,15 @@ class Vocabulary(Layout):
         return parts, columns
 
     def _recode(self, rooms: Iterable[int] = repeat(0), kept: list[Array] | None = None) -> None:
-        """Give sources at least so much room, forget values that are not kept, renew all keys.
-
-        Features keep their columns.
-        """
+        """Give sources more room, forget values that are not kept, renew all keys, no column."""
         found = [self._tuples(group) for group in self.groups]
         renumber = []
         for s, (source, room) in enumerate(zip(self.sources, rooms, strict=False)):
             before, outside = source.room, np.arange(2 * self.reach)
             keep = np.ones(before, bool) if kept is None else kept[s][:before]
             if kept is not None:
-                source.take([v for v, there in zip(source.values, keep, strict=True) if there])
-            source.room = max(room, len(source.values))
+                source.take([v for v, there in zip(source.codes, keep, strict=True) if there])
+            source.room = max(room, len(source.codes))
             renumber.append(np.append(np.cumsum(keep) - 1, source.room + outside))
         self.open_numberings()
         for group, (parts, columns) in zip(self.groups, found, strict=True):
@@ -444,11 +418,9 @@ class Vocabulary(Layout):
             parts, columns = self._tuples(group)
             texts = []
             for s, part in zip(group.sources, parts, strict=False):
-                source = self.sources[s]
-                values = np.empty(source.room + 2 * self.reach, dtype=object)
-                values[: len(source.values)] = source.values
-                values[source.room :] = self.boundary_values()
-                texts.append(values[part].tolist())
+                codes, room = self.sources[s].codes, self.sources[s].room
+                values = [*codes, *[""] * (room - len(codes)), *self.boundary_values()]
+                texts.append(map(values.__getitem__, part.tolist()))
             form = "{}".join(p.replace("{", "{{").replace("}", "}}") for p in group.literals)
             out[columns] = [*map(form.format, *texts)] if texts else group.literals[0]
         return out
@@ -458,12 +430,12 @@ class Vocabulary(Layout):
         if self.grown:
             self._recode()
         items = [numbering.items() for group in self.groups for numbering in group.numberings]
-        values, ends = pack_strings([v for source in self.sources for v in source.values])
+        values, ends = pack_strings([v for source in self.sources for v in source.codes])
         columns = [group.numberings[-1].items()[1] for group in self.groups]
         return {
             "values": values,
             "values_ends": ends,
-            "source_ends": np.cumsum([len(s.values) for s in self.sources], dtype=np.int64),
+            "source_ends": np.cumsum([len(s.codes) for s in self.sources], dtype=np.int64),
             "keys": np.concatenate([keys for keys, _ in items]),
             "key_ends": np.cumsum([len(keys) for keys, _ in items], dtype=np.int64),
             **({"columns": np.concatenate(columns).astype(np.int64)} if self.grown else {}),
@@ -480,7 +452,7 @@ class Vocabulary(Layout):
         require(len(ends) == len(self.sources), f"{what} {len(self.sources)}.")
         for source, lo, hi in zip(self.sources, [0, *ends], ends, strict=False):
             source.take(values[lo:hi])
-            fine = len(source._known()) == hi - lo
+            fine = source.room == hi - lo
             require(fine, "array 'values' of the encoder holds a value twice.")
         keys = get_array(arrays, "keys", np.int64)
         key_ends = get_ends(arrays, "key_ends", len(keys))
@@ -510,25 +482,19 @@ class Vocabulary(Layout):
 
 
 def _find_values(table: TokenTable, column: int) -> tuple[Sequence[str], Array]:
-    """The values of a column as they first occur, and each token's place among them.
-
-    A slice of a table keeps all values of the table, in that order: those that do not occur must
-    cost nothing, and what is learned must depend on the tokens alone.
-    """
+    """The values of a column as they first occur, and each token's place among them."""
     codes, values = table.codes[column], table.values[column]
-    if len(values) > len(codes):
-        present, first, tokens = np.unique(codes, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        return [values[code] for code in present[order].tolist()], np.argsort(order)[tokens]
+    if len(values) > len(codes):  # of a slice, which keeps all: others must cost nothing
+        present, codes = np.unique(codes, return_inverse=True)
+        values = [values[code] for code in present.tolist()]
     first = np.full(len(values), len(codes))
     np.minimum.at(first, codes, np.arange(len(codes)))
-    occurs = first < len(codes)
-    if not occurs.all() or (first[1:] < first[:-1]).any():
-        order = np.argsort(first)[: occurs.sum()]
-        places = np.empty(len(values), dtype=np.int32)
-        places[order] = np.arange(len(order))
-        values, codes = [values[k] for k in order.tolist()], places[codes]
-    return values, codes
+    if len(values) and first[-1] < len(codes) and (first[1:] > first[:-1]).all():
+        return values, codes
+    order = np.argsort(first)[: np.count_nonzero(first < len(codes))]
+    places = np.empty(len(values), dtype=np.int32)
+    places[order] = np.arange(len(order))
+    return [values[k] for k in order.tolist()], places[codes]
 
 
 def digest(texts: Iterable[str]) -> Array:
@@ -583,7 +549,7 @@ class Hasher(Layout):
         layout.sources = [*map(copy, self.sources)]
         codes, edges = layout.read_codes(table, Source.learn)
         outside = digest("\0" + value for value in self.boundary_values())
-        hashes = [np.concatenate([digest(source.values), outside]) for source in layout.sources]
+        hashes = [np.concatenate([digest(source.codes), outside]) for source in layout.sources]
         rows = []
         for group in self.groups:
             seed = digest(["\0".join(group.literals)])[0]
