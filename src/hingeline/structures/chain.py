@@ -25,7 +25,6 @@ from hingeline.core.primitives import (
     put_product,
     register,
     rows_sqdist,
-    shift,
     shift_amount,
     stack_blocks,
 )
@@ -502,39 +501,60 @@ def plane_loss(problem: ChainProblem, i: int, y: Array) -> float:
 
 
 @helper
-def _follow_plane(problem: ChainProblem, i: int, y: Array, step: float, w: Array) -> float:
-    """``w += step·Δf``; without a step ``w·Δf``."""
-    lo, last, stride = problem.offsets[i], y.shape[0] - 1, problem.stride
-    labels = problem.labels[lo : lo + last + 1]
-    moves = problem.n_features * stride
-    ends = moves + problem.n_labels * stride
+def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
+    lo = problem.offsets[i]
+    length = y.shape[0]
+    A = transition(problem, w)
+    labels = problem.labels[lo : lo + length]
     total = 0.0
     changed = False  # whether the label before differs
-    for t in range(last + 1):
-        a, b = labels[t], y[t]
+    for t in range(length):
+        a = labels[t]
+        b = y[t]
         differs = a != b
         if differs:
             for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                at = problem.indices[p] * stride
-                total += shift(w, at + a, at + b, problem.values[p], step)
+                at = problem.indices[p] * problem.stride
+                total += problem.values[p] * (w[at + a] - w[at + b])
         if t > 0 and (differs or changed):
-            to, source = labels[t - 1] * stride + a, y[t - 1] * stride + b
-            total += shift(w, moves + to, moves + source, 1.0, step)
+            total += A[labels[t - 1], a] - A[y[t - 1], b]
         changed = differs
     if problem.boundary == 1:
-        total += shift(w, ends + labels[0], ends + y[0], 1.0, step)
-        total += shift(w, ends + stride + labels[last], ends + stride + y[last], 1.0, step)
+        at = (problem.n_features + problem.n_labels) * problem.stride
+        total += w[at + labels[0]] - w[at + y[0]]
+        at += problem.stride
+        total += w[at + labels[length - 1]] - w[at + y[length - 1]]
     return total
 
 
 @helper
-def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
-    return _follow_plane(problem, i, y, 0.0, w)
-
-
-@helper
 def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) -> None:
-    _follow_plane(problem, i, y, step, w)
+    lo = problem.offsets[i]
+    length = y.shape[0]
+    A = transition(problem, w)
+    labels = problem.labels[lo : lo + length]
+    changed = False
+    for t in range(length):
+        a = labels[t]
+        b = y[t]
+        differs = a != b
+        if differs:
+            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                at = problem.indices[p] * problem.stride
+                v = step * problem.values[p]
+                w[at + a] += v
+                w[at + b] -= v
+        if t > 0 and (differs or changed):
+            A[labels[t - 1], a] += step
+            A[y[t - 1], b] -= step
+        changed = differs
+    if problem.boundary == 1:
+        at = (problem.n_features + problem.n_labels) * problem.stride
+        w[at + labels[0]] += step
+        w[at + y[0]] -= step
+        at += problem.stride
+        w[at + labels[length - 1]] += step
+        w[at + y[length - 1]] -= step
 
 
 @helper
