@@ -26,7 +26,6 @@ from numba.core.environment import lookup_environment
 from numba.core.imputils import impl_ret_borrowed
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
-from numba.core.typing import Context
 from numba.extending import NativeValue, lower_getattr_generic, models, register_model, unbox
 
 
@@ -313,31 +312,6 @@ def _read_field(context: Any, builder: Any, kind: Reference, value: Any, name: s
     return impl_ret_borrowed(context, builder, kind.types[index], fields[value, index])
 
 
-class _Typing(Context):
-    """What numba knows about types, with a memory for operators on numbers and arrays.
-
-    numba would try up to thirty rules anew for each ``+`` and each ``[]``.
-    """
-
-    __slots__ = ("own",)
-    known: ClassVar[dict[Any, Any]] = {}
-
-    def __init__(self, context: Context) -> None:
-        self.__dict__ = context.__dict__  # type: ignore[misc]
-        self.own = context
-
-    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
-        name = getattr(func, "typing_key", func)
-        plain = types.Number, types.Boolean, types.Array
-        if getattr(name, "__module__", "") != "_operator" or not all(
-            isinstance(kind, plain) for kind in args
-        ):
-            return self.own.resolve_function_type(func, args, kws)
-        if (func, args) not in self.known:
-            self.known[func, args] = self.own.resolve_function_type(func, args, kws)
-        return self.known[func, args]
-
-
 class _Flags(Flags):
     """Flags of a function; those that its callees see are one object wherever they are equal.
 
@@ -370,9 +344,9 @@ class _Flags(Flags):
 
 
 class Compiler(CompilerBase):
-    def __init__(self, context: Any, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any) -> None:
         *before, flags, local_types = arguments
-        super().__init__(_Typing(context), *before, _Flags(flags), local_types)
+        super().__init__(*before, _Flags(flags), local_types)
 
     def compile_extra(self, function: Any) -> Any:
         if not gc.isenabled():

@@ -176,6 +176,19 @@ DEFAULTS: dict[str, Callable[..., Any]] = {
 
 
 @helper
+def shift(w: Array, to: int, source: int, amount: float, step: float) -> float:
+    """``w[to] += step·amount``, and as much less at ``source``; 0.
+
+    Without a step what that plane scores: ``amount·(w[to] − w[source])``.
+    """
+    if step == 0.0:
+        return amount * (w[to] - w[source])
+    w[to] += step * amount
+    w[source] -= step * amount
+    return 0.0
+
+
+@helper
 def shift_amount(
     columns: Array, amounts: Array, first: int, count: int, to: int, source: int, amount: float
 ) -> int:

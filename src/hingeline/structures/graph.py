@@ -12,7 +12,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline._simd import copy, list_some, rows_add, rows_add_few, rows_dot, rows_dot_few
-from hingeline.core.primitives import Compiled, register, rows_sqnorm
+from hingeline.core.primitives import Compiled, register, rows_sqnorm, shift
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
 from hingeline.inference.map import GRAPH_CUT, best_assignment
@@ -58,10 +58,15 @@ def _meet_factor(graph: Topology, q: int, y: Array, z: Array) -> tuple[int, int,
 
 
 @helper
-def _tables_score(
-    problem: GraphProblem, i: int, v: int, gold: Array, y: Array, w: Array, total: float
+def _follow_tables(
+    problem: GraphProblem, i: int, v: int, y: Array, step: float, w: Array, total: float
 ) -> float:
-    """``total`` plus ``w·Δf`` of the factors whose first difference is at variable v."""
+    """``w += step·Δf`` of the factors whose first difference is at variable v.
+
+    Without a step ``total`` plus ``w·Δf`` of them.
+    """
+    lo = problem.node_offset[i]
+    gold = problem.labels[lo : lo + y.shape[0]]
     graph = topology(problem.graphs, problem.graph[i])
     for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
         c, a, b = _meet_factor(graph, q, gold, y)
@@ -71,28 +76,10 @@ def _tables_score(
         part = 0.0
         for f in range(problem.table_features[t]):
             value = 1.0 if values < 0 else problem.factor_values[values + f]
-            part += value * (w[table + a] - w[table + b])
+            part += shift(w, table + a, table + b, value, step)
             table += problem.table_states[t]
         total += part
     return total
-
-
-@helper
-def _tables_add(
-    problem: GraphProblem, i: int, v: int, gold: Array, y: Array, step: float, w: Array
-) -> None:
-    """``w += step·Δf`` of the factors whose first difference is at variable v."""
-    graph = topology(problem.graphs, problem.graph[i])
-    for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
-        c, a, b = _meet_factor(graph, q, gold, y)
-        if c < 0:
-            continue
-        t, table, values = find_table(problem, i, c)
-        for f in range(problem.table_features[t]):
-            change = step * (1.0 if values < 0 else problem.factor_values[values + f])
-            w[table + a] += change
-            w[table + b] -= change
-            table += problem.table_states[t]
 
 
 @helper
@@ -136,7 +123,7 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
     for j in range(m):
         for v in range(n):
             if ys[j, v] != gold[v]:
-                out[j] = _tables_score(problem, i, v, gold, ys[j], w, out[j])
+                out[j] = _follow_tables(problem, i, v, ys[j], 0.0, w, out[j])
 
 
 @helper
@@ -171,7 +158,7 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
     for j in range(m):
         for v in range(n):
             if ys[j, v] != gold[v] and steps[j] != 0.0:
-                _tables_add(problem, i, v, gold, ys[j], steps[j], w)
+                _follow_tables(problem, i, v, ys[j], steps[j], w, 0.0)
 
 
 @helper
@@ -361,35 +348,29 @@ def truth(problem: GraphProblem, i: int, y_out: Array) -> None:
 
 
 @helper
-def plane_score(problem: GraphProblem, i: int, y: Array, w: Array) -> float:
+def _follow_plane(problem: GraphProblem, i: int, y: Array, step: float, w: Array) -> float:
+    """``w += step·Δf``; without a step ``w·Δf``."""
     lo = problem.node_offset[i]
     gold = problem.labels[lo : lo + y.shape[0]]
     total = 0.0
     for v in range(y.shape[0]):
-        if y[v] == gold[v]:
-            continue
-        column, begin, end = find_row(problem, i, v)
-        for p in range(begin, end):
-            at = problem.indices[p] * problem.n_columns + column
-            total += problem.values[p] * (w[at + gold[v]] - w[at + y[v]])
-        total = _tables_score(problem, i, v, gold, y, w, total)
+        if y[v] != gold[v]:
+            column, begin, end = find_row(problem, i, v)
+            for p in range(begin, end):
+                at = problem.indices[p] * problem.n_columns + column
+                total += shift(w, at + gold[v], at + y[v], problem.values[p], step)
+            total = _follow_tables(problem, i, v, y, step, w, total)
     return total
 
 
 @helper
+def plane_score(problem: GraphProblem, i: int, y: Array, w: Array) -> float:
+    return _follow_plane(problem, i, y, 0.0, w)
+
+
+@helper
 def plane_add(problem: GraphProblem, i: int, y: Array, step: float, w: Array) -> None:
-    lo = problem.node_offset[i]
-    gold = problem.labels[lo : lo + y.shape[0]]
-    for v in range(y.shape[0]):
-        if y[v] == gold[v]:
-            continue
-        column, begin, end = find_row(problem, i, v)
-        for p in range(begin, end):
-            at = problem.indices[p] * problem.n_columns + column
-            change = step * problem.values[p]
-            w[at + gold[v]] += change
-            w[at + y[v]] -= change
-        _tables_add(problem, i, v, gold, y, step, w)
+    _follow_plane(problem, i, y, step, w)
 
 
 register(GraphProblem, vars())

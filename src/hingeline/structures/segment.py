@@ -298,32 +298,20 @@ def _changes(y: Array, z: Array, t: int) -> int:
 
 
 @helper
-def _add_tail(
-    problem: SegmentProblem, i: int, y: Array, z: Array, step: float, places: Array, out: Array
-) -> None:
-    """Add ``step`` times what y has in the tail, less what z has."""
-    for t in range(y.shape[0]):
-        changes = _changes(y, z, t)
-        if changes > 0:
-            for p in range(_places(problem, i, y, t, changes == 2, places)):
-                out[places[p]] += step
-            for p in range(_places(problem, i, z, t, changes == 2, places)):
-                out[places[p]] -= step
-
-
-@helper
-def _tail_score(
-    problem: SegmentProblem, i: int, y: Array, z: Array, places: Array, tail: Array
+def _follow_tail(
+    problem: SegmentProblem, i: int, y: Array, z: Array, step: float, places: Array, tail: Array
 ) -> float:
-    """What y scores in the tail, less what z does."""
+    """Add ``step`` times what y has in the tail, less what z has; without a step their score."""
     total = 0.0
     for t in range(y.shape[0]):
         changes = _changes(y, z, t)
-        if changes > 0:
-            for p in range(_places(problem, i, y, t, changes == 2, places)):
-                total += tail[places[p]]
-            for p in range(_places(problem, i, z, t, changes == 2, places)):
-                total -= tail[places[p]]
+        for side in range(2 if changes > 0 else 0):
+            given, sign = (y, 1.0) if side == 0 else (z, -1.0)
+            for p in range(_places(problem, i, given, t, changes == 2, places)):
+                if step == 0.0:
+                    total += sign * tail[places[p]]
+                else:
+                    tail[places[p]] += sign * step
     return total
 
 
@@ -338,7 +326,7 @@ def planes_score(problem: SegmentProblem, i: int, ys: Array, w: Array, out: Arra
     row = np.empty(size)
     tail = _tail(problem, w)
     for j in range(m):
-        out[j] = _tail_score(problem, i, gold, ys[j], places, tail)
+        out[j] = _follow_tail(problem, i, gold, ys[j], 0.0, places, tail)
     for t in range(length):
         known = False
         true = 0.0
@@ -369,7 +357,7 @@ def planes_add(problem: SegmentProblem, i: int, ys: Array, steps: Array, w: Arra
     count = list_some(steps, moved)
     tail = _tail(problem, w)
     for p in range(count):
-        _add_tail(problem, i, gold, ys[moved[p]], steps[moved[p]], places, tail)
+        _follow_tail(problem, i, gold, ys[moved[p]], steps[moved[p]], places, tail)
     for t in range(length):
         some = False
         for p in range(count):
@@ -396,7 +384,7 @@ def plane_sqdist(problem: SegmentProblem, i: int, y: Array, z: Array, scratch: A
     total = rows_sqdist(problem, i, y, z, where, ROLES * problem.n_labels, scratch)
     places = np.empty(_most_places(problem, i, length), dtype=np.int64)
     tail = scratch[problem.n_features :]
-    _add_tail(problem, i, y, z, 1.0, places, tail)
+    _follow_tail(problem, i, y, z, 1.0, places, tail)
     for t in range(length):
         changes = _changes(y, z, t)
         if changes > 0:
