@@ -13,8 +13,9 @@ places that touch nowhere, each has a step of its own, since labels and pairs ha
 own: without pairs this is the coordinate descent of :mod:`.by_label`, for all labels at once. Only
 the first of these passes reads features: after a step the scores of a label change by ``2‖x‖²`` of
 it. The first masses are those of labels solved without pairs (:mod:`.by_label`), which copes with
-features of any scale; their weights are a first primal. (D. Garber, O. Meshi, *Linear-memory and decomposition-invariant linearly convergent conditional
-gradient algorithm for structured polytopes*, 2016, without the splitting.)
+features of any scale; their weights are a first primal. (D. Garber, O. Meshi, *Linear-memory and
+decomposition-invariant linearly convergent conditional gradient algorithm for structured
+polytopes*, 2016, without the splitting.)
 """
 
 import contextlib
