@@ -90,6 +90,9 @@ def check_common(estimator: Any) -> None:
     positive("max_iter", estimator.max_iter, integer=True)
     if estimator.max_time is not None:
         positive("max_time", estimator.max_time)
+    verbose = estimator.verbose
+    if verbose is not None and not isinstance(verbose, (bool, numbers.Integral)):
+        raise TypeError(f"verbose must be None, 0, 1 or 2, got {verbose!r:.60}.")
     check_nu(estimator)
     effective_n_jobs(estimator.n_jobs)
     check_switches(estimator)
@@ -283,10 +286,16 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
 
 
 def refuse_text(X: Any) -> None:
-    """Refuse a list of texts where rows of numbers are wanted."""
-    if isinstance(X, (list, tuple)) and X and isinstance(X[0], str):
-        how = "turn texts into numbers first, such as TfidfVectorizer().fit_transform(X)"
-        raise TypeError(f"X[0] is {X[0]!r:.40}, but rows of numbers are expected: {how}.")
+    """Refuse a list of texts or dicts where rows of numbers are wanted."""
+    if isinstance(X, (list, tuple)) and X and isinstance(X[0], (str, Mapping)):
+        text = isinstance(X[0], str)
+        maker = (
+            "texts into numbers first, such as TfidfVectorizer"
+            if text
+            else ("dicts into numbers first, such as DictVectorizer")
+        )
+        what = f"X[0] is {X[0]!r:.40}, but rows of numbers are expected"
+        raise TypeError(f"{what}: turn {maker}().fit_transform(X).")
 
 
 def refuse_none(y: Any) -> None:

@@ -101,6 +101,7 @@ PARAMETERS = [
         ["solver_options['inner_rounds']", "integer"],
     ),
     ({"random_state": "seed"}, ValueError, ["seed"]),
+    ({"verbose": "yes"}, TypeError, ["verbose must be", "'yes'"]),
 ]
 
 
@@ -135,6 +136,8 @@ MULTICLASS = [
     ("no features", {}, (X[:, :0], Y), ValueError, ["0 feature"]),
     ("one class", {}, (X, [1, 1, 1, 1]), ValueError, ["one class only", "1", "2 classes"]),
     ("strings", {}, ([["a", "b"]] * 4, Y), ValueError, ["could not convert string to float"]),
+    ("large C", {"C": 1e300}, (X, Y), ValueError, ["C times the weights", "overflow", "lower C"]),
+    ("dicts", {}, ([{"a": 1.0}] * 4, Y), TypeError, ["X[0] is {'a': 1.0}", "DictVectorizer"]),
     ("complex", {}, (X + 1j, Y), ValueError, ["complex"]),
     ("None in y", {}, (X, [0, None, 1, 2]), (ValueError, TypeError), ["y", "None"]),
     ("NaN in y", {}, (X, [0, np.nan, 1, 2]), ValueError, ["y contains NaN"]),
@@ -243,6 +246,34 @@ CHAIN = [
         ([X, np.ones((2, 3))], LABELS[:2]),
         ValueError,
         ["X[1] has 3 features", "X[0] has 2"],
+    ),
+    (
+        "ragged lengths",
+        {},
+        (STACKED, FLAT, [[4], [2, 3]]),
+        TypeError,
+        ["lengths must be a vector of integers"],
+    ),
+    (
+        "no label",
+        {},
+        (SEQUENCES, [*LABELS[:2], ["a", None, "b"]]),
+        ValueError,
+        ["y[2][1] is None", "needs a label"],
+    ),
+    (
+        "NaN label",
+        {},
+        (SEQUENCES, [*LABELS[:2], ["a", "b", np.nan]]),
+        ValueError,
+        ["y[2][2] is nan", "needs a label"],
+    ),
+    (
+        "no word",
+        {},
+        ([["a", "b"], ["a", None]], LABELS[1:2] * 2),
+        TypeError,
+        ["token 1 of X[1] is None", "strings"],
     ),
     ("more X than y", {}, (SEQUENCES, LABELS[:2]), ValueError, ["3 sequences", "y has 2"]),
     (

@@ -268,6 +268,8 @@ def test_storage_clone_pickle_and_grid(data: Any, tmp_path: Path) -> None:
         (np.array([[0, 1], [1, 0]]), {"edges": [0, 1]}, r"shape \(2,\)"),
         (np.array(["a", "a"]), {}, "one class only"),
         ([{1, 2}, {3}], {}, "MultiLabelBinarizer"),
+        ([[1, 2], [3]], {}, "MultiLabelBinarizer"),
+        (np.array([[0, 1], [1, 0]]), {"edges": None}, "edges=None.*'none'"),
         (np.array([[0, 1], [1, 0]]), {"slack": "squared"}, "no exact oracle"),
     ],
 )

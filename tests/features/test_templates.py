@@ -301,8 +301,8 @@ def test_scikit_learn_manners() -> None:
         ({"templates": [3]}, [["a"]], r"templates\[0\] must be a string"),
         ({}, "text", "X must be a list of sentences, got str"),
         ({}, ["text"], r"X\[0\] must be a list of tokens, got str"),
-        ({}, [[{"w": 1}]], "tokens of type dict.*DictEncoder"),
-        ({}, [[1.0]], "tokens of type float"),
+        ({}, [[{"w": 1}]], "token 0 of .*of type dict.*DictEncoder"),
+        ({}, [[1.0]], "token 0 of .*of type float"),
         ({}, [[("a", "b"), ("a",)]], "token 1 of sentence 0"),
     ],
 )

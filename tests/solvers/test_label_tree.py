@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import Checkpoint, MultilabelSSVM
 from hingeline.estimators import multilabel
@@ -94,6 +96,17 @@ def test_the_certificate_is_that_of_whole_outputs():
     assert other.primal_objective_ == pytest.approx(one.primal_objective_, rel=1e-12)
     duals = [row.dual for row in one.history_]
     assert duals == sorted(duals)
+
+
+def test_columns_far_from_zero():
+    X, Y = make(n=300, d=40, labels=8, seed=4)
+    given = {"edges": "tree", "C": 1.0, "tol": 0.01, "max_iter": 200}
+    apart = fit(X + 10.0, Y, **{**given, "edges": "none"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = fit(X + 10.0, Y, **given)
+    assert model.primal_objective_ <= apart.primal_objective_ * 1.02  # pairs of weight 0
+    assert model.duality_gap_ < 0.3 * model.primal_objective_
 
 
 def keep(weights):

@@ -374,8 +374,13 @@ def refuse_overflow(problem: Any, price: float) -> None:
         largest = max(abs(float(values.max())), abs(float(values.min())))
         # ‖Σ α Δf‖ is at most the sum of all entries, times the sum of all multipliers.
         reach = 2.0 * largest * values.size * (max(price, 1.0) if math.isfinite(price) else 1.0)
-        what = f"a feature has the size {largest:.3g}, and squares of such numbers overflow in"
-        require(reach < 1e150, f"{what} training: scale the features.")
+        what = f"a feature has the size {largest:.3g}"
+        how = "scale the features"
+        if price > largest:
+            what += f" and C times the weights of the examples sums to {price:.3g}"
+            how = "lower C or sample_weight, or scale the features"
+        what += ", and squares of such numbers overflow in training"
+        require(reach < 1e150, f"{what}: {how}.")
 
 
 ENUMERATED_MB = 1024  # A dense (examples, outputs) table of multipliers may take this much memory.

@@ -123,7 +123,7 @@ class ChainModel:
         flat = reading.stack_labels(y, offsets, lengths)
         self.encoder_ = encoder
         self.n_features_in_ = matrix.shape[1]
-        self.classes_, index = reading.find_classes(flat)
+        self.classes_, index = reading.find_classes(flat, offsets)
         labels = reading.number_labels(flat, index)
         self.scheme_ = masks.choose_scheme(self.scheme, self.classes_, labels, offsets)
         return matrix, offsets, labels

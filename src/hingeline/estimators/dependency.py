@@ -148,7 +148,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
         require(crossing < 0 or free, f"{what}: leave it out, or use 'prediction' or False.")
         weights = checks.check_sample_weight(sample_weight, len(table))
         self.projective_ = not free
-        self.classes_, index = reading.find_classes(flat)
+        self.classes_, index = reading.find_classes(flat, table.offsets)
         labels = reading.number_labels(flat, index)
         n_labels = len(self.classes_)
         top = np.bincount(labels[heads == 0], minlength=n_labels) > 0

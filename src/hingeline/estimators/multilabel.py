@@ -55,16 +55,20 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
     return y.astype(np.int32), classes
 
 
-def _is_set_of_names(labels: Any) -> bool:
-    if isinstance(labels, (list, tuple)):
-        return len(labels) == 0 or isinstance(labels[0], str)
-    return isinstance(labels, (set, frozenset))
+def _are_label_sets(y: Any) -> bool:
+    """Whether y lists the labels of every example: rows of names, or of different lengths."""
+    if not isinstance(y, (list, tuple)):
+        return False
+    rows = [row for row in y if isinstance(row, (list, tuple))]
+    if any(isinstance(row, (set, frozenset)) for row in y) or len({*map(len, rows)}) > 1:
+        return True
+    return any(len(row) == 0 or isinstance(row[0], str) for row in rows)
 
 
 def find_pairs(edges: Any, indicator: Array, weights: Array) -> Array:
     """Pairs of labels (pairs, 2), from a word or a list."""
     n_labels = indicator.shape[1]
-    if not isinstance(edges, str):
+    if edges is not None and not isinstance(edges, str):
         return check_pairs(edges, "edges", n_labels, "columns of y")
     if edges == "full":
         return np.column_stack(np.triu_indices(n_labels, 1)).astype(np.int64)
@@ -158,7 +162,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         self.check_parameters()
         checks.refuse_text(X)
         checks.refuse_none(y)
-        if isinstance(y, (list, tuple)) and any(map(_is_set_of_names, y)):
+        if _are_label_sets(y):
             how = "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)"
             raise ValueError(
                 f"y is a list of label sets: turn it into indicators first, with {how}."

@@ -79,7 +79,7 @@ def cut_spans(first: Array, stop: Array, labels: list[Any], offsets: Array) -> l
 
 def read_tags(flat: list[Any], offsets: Array, scheme: Any) -> tuple[str, Array, Array, list[Any]]:
     """The scheme of tags, and first tokens, tokens after the last and labels of their spans."""
-    classes, index = reading.find_classes(flat)
+    classes, index = reading.find_classes(flat, offsets)
     codes = reading.number_labels(flat, index)
     tags = [schemes.split_tag(label) for label in classes.tolist()]
     name = schemes.detect_from_arrays(classes.tolist(), codes, offsets) if scheme == "auto" else ""

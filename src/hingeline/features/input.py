@@ -22,7 +22,10 @@ _CSR = {sp.csr_matrix, sp.csr_array}
 
 def check_lengths(lengths: Any, n_tokens: int) -> Array:
     """Lengths of the sequences of a stacked matrix, as offsets."""
-    array = np.asarray(lengths)
+    try:
+        array = np.asarray(lengths)
+    except ValueError:  # lists of different lengths
+        array = np.empty((0, 0))
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise TypeError("lengths must be a vector of integers, one per sequence.")
     require(len(array) != 0, "lengths is empty: there are no sequences.")
@@ -175,8 +178,11 @@ def plain_labels(labels: Any) -> list[Any]:
     return flat
 
 
-def find_classes(labels: list[Any]) -> tuple[Array, dict[Any, int]]:
-    """The distinct labels, sorted where they can be, and their numbers."""
+def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array, dict[Any, int]]:
+    """The distinct labels, sorted where they can be, and their numbers.
+
+    ``offsets`` say where sequences begin, to name the place of a label that is missing.
+    """
     try:
         distinct = list(dict.fromkeys(labels))
     except TypeError as error:
@@ -184,7 +190,12 @@ def find_classes(labels: list[Any]) -> tuple[Array, dict[Any, int]]:
         raise TypeError(f"y holds a label that is not hashable ({error}): {how}.") from None
     for label in distinct:
         if label is None or (isinstance(label, float) and label != label):
-            raise ValueError(f"y holds {label!r}: every token needs a label.")
+            where = "y holds"
+            if offsets is not None:
+                at = next(t for t, other in enumerate(labels) if other is label or other != other)
+                i = int(np.searchsorted(offsets, at, side="right")) - 1
+                where = f"y[{i}][{at - int(offsets[i])}] is"
+            raise ValueError(f"{where} {label!r}: every token needs a label.")
     with contextlib.suppress(TypeError):  # mixed types stay in the order of first occurrence
         distinct.sort()
     classes = np.asarray(distinct)

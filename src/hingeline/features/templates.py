@@ -552,7 +552,9 @@ def as_table(X: Any) -> TokenTable:
     kinds = set(map(type, chain.from_iterable(X)))
     if wrong := [kind for kind in kinds if not issubclass(kind, (str, tuple, list))]:
         hint = ": use DictEncoder" if issubclass(wrong[0], Mapping) else ""
-        what = f"X holds tokens of type {wrong[0].__name__}"
+        at = ((i, t, x) for i, sentence in enumerate(X) for t, x in enumerate(sentence))
+        i, t, token = next(place for place in at if isinstance(place[2], tuple(wrong)))
+        what = f"token {t} of X[{i}] is {token!r:.40}, of type {type(token).__name__}"
         raise TypeError(f"{what}; templates read strings or tuples of strings{hint}.")
     if len({issubclass(kind, str) for kind in kinds}) > 1:
         what = "X holds strings beside lists or tuples, lists of different depth"

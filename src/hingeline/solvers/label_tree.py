@@ -12,8 +12,10 @@ pairs that have mass; both are found by a pass over the tree. Where the two diff
 places that touch nowhere, each has a step of its own, since labels and pairs have weights of their
 own: without pairs this is the coordinate descent of :mod:`.by_label`, for all labels at once. Only
 the first of these passes reads features: after a step the scores of a label change by ``2‖x‖²`` of
-it. (D. Garber, O. Meshi, *Linear-memory and decomposition-invariant linearly convergent conditional
-gradient algorithm for structured polytopes*, 2016, without the splitting.)
+it. The first masses are those of labels solved without pairs (:mod:`.by_label`), which copes with
+features of any scale; their weights are a first primal. (D. Garber, O. Meshi, *Linear-memory and
+decomposition-invariant linearly convergent conditional gradient algorithm for structured
+polytopes*, 2016, without the splitting.)
 """
 
 import contextlib
@@ -31,8 +33,10 @@ from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import PART, Compiled
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver
+from hingeline.solvers.by_label import ByLabel
 
 PASSES, FIRST = 5, 20  # Visits to every example in a sweep, after so many sweeps with one.
+APART_SWEEPS, APART_GAP = 10, 0.02  # How long labels are solved without pairs to begin with.
 NO_MASS = 1e-12  # A share of the bound below which a mass is rounding.
 
 
@@ -217,7 +221,7 @@ class LabelTree(CertifiedSolver):
         table[child], stride[child] = problem.factor_table, 1 + first
         gold = problem.labels.reshape(n, m)[:, order].astype(np.int8)
         loss = problem.node_weight.reshape(n, m)[:, order] * problem.cost[gold, 1 - gold]
-        self.masses: Array = np.zeros((2, n, m)) if start is None else start
+        self.masses: Array = self._solve_apart(order, parent) if start is None else start
         self.single, self.double = self.masses[0], self.masses[1]
         self.tree = Tree(
             *(np.where(parent >= 0, np.argsort(order)[parent], -1)[order],),
@@ -226,6 +230,23 @@ class LabelTree(CertifiedSolver):
         )
         self.average = np.zeros_like(self.w)
         self.repair()
+
+    def _solve_apart(self, order: Array, parent: Array) -> Array:
+        """Masses of the labels solved without pairs, roughly; their weights are the first best.
+
+        A pair's mass is what its labels have if they are wrong independently of each other.
+        """
+        apart = ByLabel(self.compiled, self.form, self.workers, int(self.rng.integers(2**31)))
+        for _ in range(len(apart.stages) + APART_SWEEPS):
+            if apart.certify() - apart.dual() <= APART_GAP * apart.certify():
+                break
+            apart.sweep()
+        self._best, self._best_primal = apart.best()
+        cap, single = self.form.cap[:, None], apart.alpha.T
+        above = np.where(parent >= 0, single[:, parent], 0.0)
+        double = single * (above / np.maximum(cap, 1e-300))
+        double = np.clip(double, np.maximum(single + above - cap, 0.0), np.minimum(single, above))
+        return np.ascontiguousarray(np.stack([single, double])[:, :, order])
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
