@@ -169,10 +169,17 @@ class Accelerator:
         *("accelerate.width", "accelerate.mark", "accelerate.sweeps", "accelerate.idle"),
     )
 
-    def __init__(self, iterations: int, n_weights: float = math.inf, visited: float = 1.0) -> None:
+    def __init__(
+        self,
+        iterations: int,
+        n_weights: float = math.inf,
+        visited: float = 1.0,
+        conjugate: float = math.inf,
+    ) -> None:
         self.iterations = iterations
         self.n_weights = n_weights
         self.visited = visited  # the share of examples that a sweep visits, on average
+        self.conjugate = conjugate  # sweeps over all that a Newton step costs without a matrix
         self.newton = False  # Newton steps are under way
         self.width = 1.0  # theirs, see there
         self.mark = math.inf  # the gap some sweeps ago
@@ -222,7 +229,8 @@ class Accelerator:
         in any case, should not have to compile the kernels of these steps.
         """
         work = max(work, 1.0)
-        return 25.0 * (0.2 + self.n_weights**3 / (24.0 * self.visited * work)) + SMALL_FIT / work
+        algebra = min(self.n_weights**3 / (24.0 * work), self.conjugate) / self.visited
+        return 25.0 * (0.2 + algebra) + SMALL_FIT / work
 
     def _crawls(self, gap: float, work: float) -> bool:
         """Whether Newton steps promise more than sweeps for the same work; then they begin."""
