@@ -627,6 +627,7 @@ class EnumeratedSDM(CertifiedSolver):
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
         self.counts = np.full(*shape)
+        self._everyone = np.arange(compiled.n)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
         losses = compiled.output_losses()
         self.offsets, self.square, self.reach = measure_all(form, losses, compiled.output_squares)
@@ -729,8 +730,8 @@ class EnumeratedSDM(CertifiedSolver):
         return primal
 
     def _find_gaps(self, form: Formulation) -> None:
-        everyone, out = np.arange(self.compiled.n), (self.alpha, self.violation, self.gaps)
-        self.workers.over(everyone, find_gaps, self.compiled.problem, form, PART, self.w, *out)
+        known, out = (self.compiled.problem, form), (self.alpha, self.violation, self.gaps)
+        self.workers.over(self._everyone, find_gaps, *known, PART, self.w, *out)
         self.oracle_calls += self.compiled.n
 
     def pass_over(self, draws: Array, form: Formulation) -> None:
@@ -777,6 +778,9 @@ class EnumeratedSDM(CertifiedSolver):
         moved, change = moved.reshape(shape), change.reshape(shape)
         known = (self.compiled.problem, self.form, order, moved, change)
         return list_changes_of_all(*known, common, self.w, spare, out)
+
+    def linear(self) -> float:
+        return float(np.vdot(self.alpha, self.offsets))
 
     def multipliers(self) -> Multipliers:
         mass, offset, drift = self.alpha.ravel(), self.offsets.ravel(), self.drift.ravel()
