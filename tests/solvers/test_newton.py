@@ -116,6 +116,12 @@ def test_curvature_of_classes_is_that_of_their_rows(
         monkeypatch.setattr(multiclass, "PRODUCT_FLOPS", 0.0)
         assert compiled.curvature(1.0 * free, rho, sigma, blocks)
         np.testing.assert_allclose(blocks[upper], expected[upper], atol=1e-12)
+    assert compiled.multiply_curvature is not None
+    multiply, diagonal = compiled.multiply_curvature(1.0 * free, rho, sigma)
+    vector = np.zeros(compiled.n_weights)
+    vector[order] = rng.normal(size=d * k)
+    np.testing.assert_allclose(multiply(vector)[order], expected @ vector[order], atol=1e-12)
+    np.testing.assert_allclose(diagonal[order], np.diag(expected), atol=1e-12)
     naive = sum(
         sigma[i]
         * (R := np.array([r for r, o in zip(rows, owners, strict=True) if o == i])).T
@@ -149,6 +155,18 @@ def test_optimum_of_classes(slack: str, rescale: str, C: float) -> None:
         primal(problem, flat(model), C, kind, rescale), rel=1e-9
     )
     assert model.dual_objective_ <= best * (1 + 1e-9)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(("slack", "rescale"), [("max", "margin"), ("squared", "slack")])
+def test_conjugate_gradients_reach_the_same_optimum(slack: str, rescale: str) -> None:
+    X, y = random_multiclass(np.random.default_rng(1), 30, 4, 3, False)
+    y[:3] = np.arange(3)
+    best = solve(EnumeratedProblem.from_multiclass(X, y, 3), 1.0, slack, rescale).objective
+    model = MulticlassSSVM(C=1.0, slack=slack, rescale=rescale, fit_intercept=False, tol=1e-8)
+    model.set_params(solver_options={"newton_weights": 1}).fit(X, y)
+    assert model.converged_
+    assert model.primal_objective_ == pytest.approx(best, rel=1e-6)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -395,6 +395,8 @@ class Compiled:
     isotropic: bool = False  # ``all_isotropy`` is above 0 for every example
     #: (scales, rho, sigma, matrix) as ``all_curvature`` for all examples at once, if it pays.
     curvature: Callable[[Array, Array, Array, Array], bool] | None = None
+    #: (scales, rho, sigma): what multiplies vectors by that matrix, and its diagonal.
+    multiply_curvature: Callable[..., tuple[Callable[[Array], Array], Array]] | None = None
     matrix_order: Array | None = None  # the weights that the rows of a matrix stand for
     exact: bool = True  # decoding finds the best output, whatever the weights are
     bounded: bool = True  # what decoding says of the best value is at least that value

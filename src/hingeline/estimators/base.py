@@ -324,6 +324,11 @@ class TableModel:
     def _check_rows(self, X: Any, *y: Any, **how: Any) -> Any:
         """Input as arrays, X dense or CSR."""
         types = [np.float64, np.float32]
+        if how.get("reset", True) and y and is_plain(X, y[0]):
+            # What scikit-learn would find after half a millisecond: nothing to convert or refuse.
+            self.n_features_in_ = X.shape[1]
+            vars(self).pop("feature_names_in_", None)
+            return X, y[0]
         return validate_data(self, X, *y, accept_sparse="csr", dtype=types, **how)
 
     def _new_rows(self, X: Any) -> Any:
@@ -357,6 +362,15 @@ class TableModel:
             return sp.csr_matrix(X @ sp.diags(1.0 / sizes), dtype=X.dtype)
         dense = X.toarray() if sp.issparse(X) else X
         return ((dense - means) / sizes).astype(X.dtype)
+
+
+def is_plain(X: Any, y: Any) -> bool:
+    """Whether X is a plain table, dense or CSR, of finite floats, and y has an integer a row."""
+    sparse = sp.issparse(X) and X.format == "csr"
+    if not (sparse or type(X) is np.ndarray) or X.dtype not in (np.float64, np.float32):
+        return False
+    fine = X.ndim == 2 and min(X.shape) > 0 and type(y) is np.ndarray and y.dtype.kind == "i"
+    return fine and y.shape == X.shape[:1] and bool(np.isfinite(X.data if sparse else X).all())
 
 
 def no_zeros(sizes: Array) -> Array:

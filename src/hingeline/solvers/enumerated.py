@@ -49,11 +49,13 @@ from hingeline.core.primitives import (
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
+from hingeline.solvers.newton import respond_one
 from hingeline.solvers.sdm import Accelerator, Pair
 
 RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as many examples.
 NEAR_STAGES = 3  # Stages at most where Newton steps may begin soon.
 VISITED = 0.4  # The share of examples that a pass visits, on average.
+CONJUGATE = 0.5  # What conjugate gradients of a Newton step cost, in sweeps over all examples.
 LONG_PASS = 1e8  # Multiplications and additions; Ctrl-C is heard after every pass as long as this.
 CAP_ROUNDING = 1e-12  # Multipliers may miss the bound of their sum by this share of it.
 
@@ -504,6 +506,42 @@ def scores_of(problem: Any, form: Formulation, slots: Array, m: int, w: Array, o
         out[p] = plane_scale(form, losses[k]) * scores[k]
 
 
+@kernel
+def respond_all(
+    problem: Any,
+    form: Formulation,
+    sigma: Array,
+    centre: Array,
+    w: Array,
+    alpha: Array,
+    free: Array,
+    rho: Array,
+    slack: Array,
+    image: Array,
+) -> float:
+    """:func:`hingeline.solvers.newton.respond` at these weights; adds ``Fᵀα`` to ``image``."""
+    n = sigma.shape[0]
+    m = alpha.shape[0] // n
+    losses = np.empty(m + PADDING)
+    values = np.empty(m + PADDING)
+    found = np.empty(alpha.shape[0])
+    total = 0.0
+    for i in range(n):
+        at = i * m
+        hinges(problem, form, i, m, w, losses, values)
+        for k in range(m):
+            found[at + k] = values[k]
+        span = (at, at + m)
+        total += respond_one(form, i, span, sigma, centre, found, alpha, free, rho, slack)
+        some = False
+        for k in range(m):
+            values[k] = alpha[at + k] * plane_scale(form, losses[k])
+            some = some or values[k] != 0.0
+        if some:
+            all_add(problem, i, values, image)
+    return total
+
+
 def measure_all(form: Formulation, losses: Array, squares: Array) -> tuple[Array, float, float]:
     """``b`` of every output; the mean ``‖a·Δf‖²`` of wrong ones and the largest ``‖a·Δf‖/b``.
 
@@ -570,7 +608,11 @@ class EnumeratedSDM(CertifiedSolver):
         skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
         stage_factor: float = option(3.2, "large C is approached in steps of this factor")
         stage_sweeps: int = option(2, "sweeps of a stage")
-        newton_weights: int = option(2000, "Newton steps with so many weights at most", least=0)
+        newton_weights: int = option(
+            2000,
+            "Newton steps factor matrices of so many weights at most; 0: no such steps",
+            least=0,
+        )
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
     saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
@@ -585,15 +627,15 @@ class EnumeratedSDM(CertifiedSolver):
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
         self.counts = np.full(*shape)
+        self._everyone = np.arange(compiled.n)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
         losses = compiled.output_losses()
         self.offsets, self.square, self.reach = measure_all(form, losses, compiled.output_squares)
         closed = compiled.isotropic and not form.rescaled
         self.rule: Any = (Isotropic if closed else Pair)(self.options.precision)
-        n_weights = math.inf if compiled.matrix_order is None else len(compiled.matrix_order)
-        few = n_weights <= self.options.newton_weights and not self.hard
-        n_weights = n_weights if few else math.inf
-        self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED)
+        order = None if self.hard or not self.options.newton_weights else compiled.matrix_order
+        n_weights = math.inf if order is None else len(order)
+        self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED, CONJUGATE)
         self._distance = math.inf  # of the last look's primal from the dual
         self._near = False  # Newton steps may begin soon
         self.certifies = self.looks = not self.hard
@@ -647,6 +689,10 @@ class EnumeratedSDM(CertifiedSolver):
         for part in np.array_split(draws, passes) if self._work(1) > LONG_PASS else (draws,):
             self.pass_over(part, stage)
         final = stage is self.form and self.clock > 1
+        if final and math.isfinite(self._distance):
+            # ½‖w − w*‖² is at most the gap: by such a share of ‖w‖ hinges may still move.
+            half = max(0.5 * float(self.w @ self.w), 1e-300)
+            self.accelerate.width = min(max(math.sqrt(max(self._distance, 0.0) / half), 1e-3), 10.0)
         leapt = final and self.accelerate(self, self._distance, self._work(passes))
         if self.clock < self._blind or self.stage_begins(self.clock + 1):
             return math.inf
@@ -684,8 +730,8 @@ class EnumeratedSDM(CertifiedSolver):
         return primal
 
     def _find_gaps(self, form: Formulation) -> None:
-        everyone, out = np.arange(self.compiled.n), (self.alpha, self.violation, self.gaps)
-        self.workers.over(everyone, find_gaps, self.compiled.problem, form, PART, self.w, *out)
+        known, out = (self.compiled.problem, form), (self.alpha, self.violation, self.gaps)
+        self.workers.over(self._everyone, find_gaps, *known, PART, self.w, *out)
         self.oracle_calls += self.compiled.n
 
     def pass_over(self, draws: Array, form: Formulation) -> None:
@@ -733,6 +779,9 @@ class EnumeratedSDM(CertifiedSolver):
         known = (self.compiled.problem, self.form, order, moved, change)
         return list_changes_of_all(*known, common, self.w, spare, out)
 
+    def linear(self) -> float:
+        return float(np.vdot(self.alpha, self.offsets))
+
     def multipliers(self) -> Multipliers:
         mass, offset, drift = self.alpha.ravel(), self.offsets.ravel(), self.drift.ravel()
         return Multipliers(mass, offset, drift, self.counts)
@@ -746,17 +795,26 @@ class EnumeratedSDM(CertifiedSolver):
         scores_of(self.compiled.problem, self.form, support, self.alpha.shape[1], vector, out)
         return out
 
-    def planes_in_use(self) -> tuple[Array, Array]:
-        return np.arange(self.alpha.size), self.counts
+    def planes_in_use(self) -> tuple[Any, Array]:
+        return slice(None), self.counts
 
-    def curvature(self, support: Array, parts: Any) -> tuple[Array, Array | None]:
-        """Made by the structure, which knows what planes share."""
+    def respond(self, sigma: Array, centre: Array, w: Array, *out: Array) -> float:
+        """See :func:`respond_all`."""
+        return respond_all(self.compiled.problem, self.form, sigma, centre, w, *out)
+
+    def curvature(self, support: Any, parts: Any) -> tuple[Any, Array | None]:
+        """Made by the structure, which knows what planes share; a product where that is cheaper."""
         order = self.compiled.matrix_order
         assert order is not None
-        matrix = np.zeros((len(order), len(order)))
         free = parts.free.reshape(self.alpha.shape)
-        at_once, known = self.compiled.curvature, (parts.rho, parts.sigma, matrix)
         scales = free * (self.offsets if self.form.rescaled else 1.0)
+        # Some twenty steps of conjugate gradients, which run at half the speed of a factorisation.
+        several = 80.0 * np.count_nonzero(scales.any(axis=1)) * self.plane_size * free.shape[1]
+        if len(order) > self.options.newton_weights or len(order) ** 3 / 3.0 > several:
+            assert self.compiled.multiply_curvature is not None
+            return self.compiled.multiply_curvature(scales, parts.rho, parts.sigma), None
+        matrix = np.zeros((len(order), len(order)))
+        at_once, known = self.compiled.curvature, (parts.rho, parts.sigma, matrix)
         if at_once is None or not at_once(scales, *known):
             add_curvature(self.compiled.problem, self.form, free, *known)
         return matrix, order

@@ -21,7 +21,8 @@ Lagrangian method for solving Lasso problems* (2018).
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -34,6 +35,7 @@ from hingeline.core.solver import CertifiedSolver
 
 SHARE = 0.1  # A proximal point is good enough where its error is this share of the gap.
 STEPS = 30  # Newton steps to one proximal point, at most.
+CG_STEPS = 100  # Conjugate gradient steps to one Newton step, at most.
 
 
 @helper
@@ -51,6 +53,62 @@ def find_level(z: Array, lo: int, hi: int, base: float, rate: float) -> float:
         if better <= tau * (1.0 + 1e-15):
             return tau
         tau = better
+
+
+@helper
+def respond_one(
+    form: Formulation,
+    i: int,
+    span: tuple[int, int],
+    sigma: Array,
+    centre: Array,
+    hinges: Array,
+    alpha: Array,
+    free: Array,
+    rho: Array,
+    slack: Array,
+) -> float:
+    """:func:`respond` for example i, whose planes are those in ``span``."""
+    lo, hi = span
+    cap = form.cap[i]
+    ridge = form.ridge[i]
+    s = sigma[i]
+    rho[i] = 0.0
+    mass = worst = positive = 0.0
+    for p in range(lo, hi):
+        worst = max(worst, hinges[p])
+        positive += max(hinges[p], 0.0)
+        alpha[p] = centre[p] + s * hinges[p]
+        mass += max(alpha[p], 0.0)
+    slack[i] = positive if form.summed == 1 else worst
+    tau = 0.0  # α = max(0, z − τ)
+    tight = False
+    if form.summed == 0:
+        if ridge > 0.0:
+            tau = find_level(alpha, lo, hi, 0.0, 1.0 / (s * ridge))
+            mass = tau / (s * ridge)
+        tight = mass > cap
+        if tight:
+            tau = find_level(alpha, lo, hi, cap, 0.0)
+    most = cap if form.summed == 1 else np.inf
+    count = 0
+    mass = value = distance = 0.0
+    for p in range(lo, hi):
+        a = min(max(alpha[p] - tau, 0.0), most)
+        alpha[p] = a
+        free[p] = 0.0 < a < most
+        if a > 0.0:
+            count += 1
+            mass += a
+            value += a * hinges[p]
+        distance += (a - centre[p]) * (a - centre[p])
+    if tight:
+        rho[i] = 1.0 / max(count, 1)
+        for p in range(lo, hi):  # one that has all the mass there is cannot move
+            free[p] = free[p] and count > 1
+    elif ridge > 0.0:
+        rho[i] = s * ridge / (1.0 + s * ridge * count)
+    return value - 0.5 * ridge * mass * mass - 0.5 * distance / s
 
 
 @kernel
@@ -72,46 +130,8 @@ def respond(
     """
     total = 0.0
     for i in range(sigma.shape[0]):
-        lo, hi = first[i], first[i + 1]
-        cap = form.cap[i]
-        ridge = form.ridge[i]
-        s = sigma[i]
-        rho[i] = 0.0
-        mass = worst = positive = 0.0
-        for p in range(lo, hi):
-            worst = max(worst, hinges[p])
-            positive += max(hinges[p], 0.0)
-            alpha[p] = centre[p] + s * hinges[p]
-            mass += max(alpha[p], 0.0)
-        slack[i] = positive if form.summed == 1 else worst
-        tau = 0.0  # α = max(0, z − τ)
-        tight = False
-        if form.summed == 0:
-            if ridge > 0.0:
-                tau = find_level(alpha, lo, hi, 0.0, 1.0 / (s * ridge))
-                mass = tau / (s * ridge)
-            tight = mass > cap
-            if tight:
-                tau = find_level(alpha, lo, hi, cap, 0.0)
-        most = cap if form.summed == 1 else np.inf
-        count = 0
-        mass = value = distance = 0.0
-        for p in range(lo, hi):
-            a = min(max(alpha[p] - tau, 0.0), most)
-            alpha[p] = a
-            free[p] = 0.0 < a < most
-            if a > 0.0:
-                count += 1
-                mass += a
-                value += a * hinges[p]
-            distance += (a - centre[p]) * (a - centre[p])
-        total += value - 0.5 * ridge * mass * mass - 0.5 * distance / s
-        if tight:
-            rho[i] = 1.0 / max(count, 1)
-            for p in range(lo, hi):  # one that has all the mass there is cannot move
-                free[p] = free[p] and count > 1
-        elif ridge > 0.0:
-            rho[i] = s * ridge / (1.0 + s * ridge * count)
+        span = (first[i], first[i + 1])
+        total += respond_one(form, i, span, sigma, centre, hinges, alpha, free, rho, slack)
     return total
 
 
@@ -161,15 +181,20 @@ def move_to_proximal_point(solver: CertifiedSolver, width: float) -> tuple[bool,
 
     def evaluate(w: Array) -> tuple[float, Array]:
         """ψ(w) and ``Fᵀα(w)``."""
-        hinges = offset - solver.products(support, w)
-        parts = (alpha, curvature.free, curvature.rho, slack)
-        value = respond(form, first, sigma, centre, hinges, *parts)
-        image = aligned_zeros(len(w))
-        solver.combine(support, alpha, image)
+        parts, image = (alpha, curvature.free, curvature.rho, slack), aligned_zeros(len(w))
+        if hasattr(solver, "respond"):
+            value = solver.respond(sigma, centre, w, *parts, image)
+        else:
+            hinges = offset - solver.products(support, w)
+            value = respond(form, first, sigma, centre, hinges, *parts)
+            solver.combine(support, alpha, image)
         return 0.5 * float(w @ w) + value, image
 
     value = math.inf
-    for start in (aligned_zeros(len(solver.w)), solver.w.copy(), solver.best()[0].copy()):
+    starts = [solver.best()[0].copy()]
+    if not hasattr(solver, "respond"):
+        starts = [aligned_zeros(len(solver.w)), solver.w.copy(), *starts]
+    for start in starts:
         reached, trial_image = evaluate(start)
         if not reached > value:
             w, value, image = start, reached, trial_image
@@ -211,8 +236,14 @@ def move_to_proximal_point(solver: CertifiedSolver, width: float) -> tuple[bool,
     return chosen is not None, least < before, width
 
 
-def _solve(matrix: Array, order: Array | None, gradient: Array) -> Array:
-    """``−(I + matrix)⁻¹·gradient``; ``order`` are the weights that rows stand for, None: all."""
+def _solve(matrix: Any, order: Array | None, gradient: Array) -> Array:
+    """``−(I + matrix)⁻¹·gradient``; ``order`` are the weights that rows stand for, None: all.
+
+    The matrix may also be given as what multiplies vectors by it, and its diagonal.
+    """
+    if isinstance(matrix, tuple):
+        multiply, diagonal = matrix
+        return _conjugate_gradients(multiply, diagonal, -gradient)
     matrix[np.diag_indices(len(matrix))] += 1.0
     right = gradient if order is None else gradient[order]
     try:
@@ -225,3 +256,24 @@ def _solve(matrix: Array, order: Array | None, gradient: Array) -> Array:
     out = np.zeros_like(gradient)
     out[order] = found
     return out
+
+
+def _conjugate_gradients(
+    multiply: Callable[[Array], Array], diagonal: Array, right: Array
+) -> Array:
+    """``(I + matrix)⁻¹·right`` up to a third; the matrix is what multiplies, and its diagonal."""
+    inverse = 1.0 / (1.0 + diagonal)
+    found, residual = np.zeros_like(right), right
+    direction = ahead = inverse * residual
+    product = first = float(residual @ ahead)
+    for _ in range(CG_STEPS):
+        image = direction + multiply(direction)
+        step = product / float(direction @ image)
+        found += step * direction
+        residual = residual - step * image
+        ahead = inverse * residual
+        before, product = product, float(residual @ ahead)
+        if not product > 0.1 * first:
+            break
+        direction = ahead + (product / before) * direction
+    return found

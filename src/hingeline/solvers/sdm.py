@@ -158,6 +158,7 @@ class Accelerator:
     iterations: int
     n_weights: float = math.inf
     visited: float = 1.0  # the share of examples that a sweep visits, on average
+    conjugate: float = math.inf  # sweeps over all that a Newton step costs without a matrix
     newton: bool = False  # Newton steps are under way
     width: float = 1.0  # theirs, see there
     mark: float = math.inf  # the gap some sweeps ago
@@ -210,7 +211,8 @@ class Accelerator:
         in any case, should not have to compile the kernels of these steps.
         """
         work = max(work, 1.0)
-        return 25.0 * (0.2 + self.n_weights**3 / (24.0 * self.visited * work)) + SMALL_FIT / work
+        algebra = min(self.n_weights**3 / (24.0 * work), self.conjugate) / self.visited
+        return 25.0 * (0.2 + algebra) + SMALL_FIT / work
 
     def _crawls(self, gap: float, work: float) -> bool:
         """Whether Newton steps promise more than sweeps for the same work; then they begin."""

@@ -5,6 +5,7 @@
 of them are the working set: ``all_scores`` reads every class in one sweep over x.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -99,12 +100,49 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         matrix_order=weights[:, : problem.n_labels].T.ravel(),
         isotropic=problem.costly == 1 and bool(problem.sqnorm.all()),
         curvature=partial(add_blocks, problem) if is_dense(problem) else None,
+        multiply_curvature=partial(multiply_curvature, problem),
     )
 
 
 def is_dense(problem: MulticlassProblem) -> bool:
     """Whether every row has every feature, in order."""
     return bool((np.diff(problem.indptr) == problem.n_features).all())
+
+
+def multiply_curvature(
+    problem: MulticlassProblem, scales: Array, rho: Array, sigma: Array
+) -> tuple[Callable[[Array], Array], Array]:
+    """What multiplies vectors by the matrix of :func:`all_curvature`, and its diagonal.
+
+    ``scales`` (examples, classes) are 0 where multipliers are not free.
+    """
+    d, m = problem.n_features, problem.n_labels
+    some = np.flatnonzero(scales.any(axis=1))
+    if is_dense(problem):
+        x, squares = (x := problem.values.reshape(-1, d)[some]), x**2
+    else:
+        shape = (len(problem.labels), d)
+        x = sp.csr_matrix((problem.values, problem.indices, problem.indptr), shape)[some]
+        squares = x.multiply(x)
+    everyone, own, scales = np.arange(len(some)), problem.labels[some], scales[some]
+    sigma, rho = sigma[some, None], rho[some, None]
+
+    def spread(steps: Array, total: Array) -> Array:
+        steps[everyone, own] = total
+        return steps
+
+    def multiply(vector: Array) -> Array:
+        scores = x @ vector.reshape(d, -1)[:, :m]
+        lead = scales * (scores[everyone, own][:, None] - scores)
+        steps = (sigma * scales) * (rho * lead.sum(axis=1, keepdims=True) - lead)
+        out = np.zeros((d, problem.stride))
+        out[:, :m] = x.T @ spread(steps, -steps.sum(axis=1))
+        return out.ravel()
+
+    own_part = sigma[:, 0] * ((scales**2).sum(axis=1) - rho[:, 0] * scales.sum(axis=1) ** 2)
+    diagonal = np.zeros((d, problem.stride))
+    diagonal[:, :m] = squares.T @ spread(sigma * (1.0 - rho) * scales**2, own_part)
+    return multiply, diagonal.ravel()
 
 
 def add_blocks(
