@@ -8,7 +8,9 @@ import scipy.sparse as sp
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 import hingeline
-from hingeline import MulticlassSSVM, MultilabelSSVM
+from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM, SegmentSSVM, SemiSupervisedSSVM
+from hingeline.distributed import fit_blocks
+from hingeline.evaluation.inspection import explain
 
 
 def make(kind, n=60):
@@ -65,3 +67,92 @@ def test_a_fit_without_it_forgets(tmp_path):
     assert not hasattr(model, "feature_scales_")
     with pytest.raises(TypeError, match="scale must be True or False"):
         MulticlassSSVM(scale="yes").fit(X, y)
+
+
+# Sequences of numbers ----------------------------------------------------------------------------
+
+
+def sequences(n=40, seed=0):
+    """Labels that stick together, and columns of all sizes that are far from zero."""
+    rng = np.random.default_rng(seed)
+    X, Y = [], []
+    for _ in range(n):
+        y = np.repeat(rng.integers(3, size=4), 3)
+        X.append(np.eye(3)[y] + rng.normal(size=(12, 3)))
+        Y.append(y.tolist())
+    return X, Y
+
+
+def test_dense_numbers_of_any_scale_give_the_same_chain():
+    X, y = sequences()
+    other = [100.0 * x * [0.01, 1.0, 100.0] + [0.0, 5e3, -1e5] for x in X]
+    model = ChainSSVM(random_state=0, tol=1e-6).fit(X, y)
+    shifted = ChainSSVM(random_state=0, tol=1e-6).fit(other, y)
+    np.testing.assert_allclose(shifted.weights_, model.weights_, atol=1e-3)
+    new, truth = sequences(seed=1)
+    far = [100.0 * x * [0.01, 1.0, 100.0] + [0.0, 5e3, -1e5] for x in new]
+    assert shifted.score(far, truth) == pytest.approx(model.score(new, truth), abs=0.005)
+    assert model.score(new, truth) > 0.7
+
+
+@pytest.mark.parametrize("kind", [ChainSSVM, SegmentSSVM])
+def test_a_chain_is_that_of_a_scaler_before_it(kind, tmp_path):
+    X, y = sequences()
+    X = [5.0 + 30.0 * x for x in X]
+    if kind is SegmentSSVM:
+        y = [["O" if k == 0 else f"I-{k}" for k in labels] for labels in y]
+    model = kind(random_state=0, tol=1e-6).fit(X, y)
+    scaler = StandardScaler().fit(np.concatenate(X))
+    scaled = [scaler.transform(x) for x in X]
+    plain = kind(C=model.C_, random_state=0, tol=1e-6).fit(scaled, y)
+    assert not hasattr(plain, "feature_means_")
+    np.testing.assert_allclose(plain.weights_, model.weights_, atol=1e-3)
+    labels = np.concatenate(model.predict(X)).tolist()
+    assert labels == np.concatenate(model.predict([sp.csr_matrix(x) for x in X])).tolist()
+    model.save(tmp_path / "m.hinge")
+    back = hingeline.load(tmp_path / "m.hinge")
+    assert np.concatenate(back.predict(X)).tolist() == labels
+
+
+def test_only_dense_numbers_are_scaled_unasked():
+    X, y = sequences(10)
+    for fitted in (
+        ChainSSVM(C=0.1).fit(X, y),  # who gives a number means the features as they are
+        ChainSSVM(scale=False).fit(X, y),
+        ChainSSVM().fit([sp.csr_matrix(x) for x in X], y),
+        ChainSSVM().fit([[f"w{k}" for k in labels] for labels in y], y),
+    ):
+        assert not hasattr(fitted, "feature_means_")
+    asked = ChainSSVM(C=0.1, scale=True).fit([sp.csr_matrix(x) for x in X], y)
+    np.testing.assert_array_equal(asked.feature_scales_, abs(np.concatenate(X)).max(axis=0))
+    assert not asked.feature_means_.any()
+    with pytest.raises(ValueError, match="scale=True is for numbers"):
+        ChainSSVM(scale=True).fit([["a", "b"]], [["A", "B"]])
+    with pytest.raises(TypeError, match="scale must be True or False"):
+        ChainSSVM(scale="yes").fit(X, y)
+
+
+def test_scaled_chains_in_streams_blocks_and_explanations():
+    X, y = sequences()
+    X = [5.0 + 30.0 * x for x in X]
+    whole = ChainSSVM(random_state=0, tol=1e-6).fit(X, y)
+    parts = [(X[:15], y[:15]), (X[15:], y[15:])]
+    blocks = fit_blocks(ChainSSVM(random_state=0, tol=1e-6), parts, workers=1)
+    np.testing.assert_allclose(blocks.feature_means_, whole.feature_means_, rtol=1e-12)
+    np.testing.assert_allclose(blocks.weights_, whole.weights_, atol=1e-3)
+    stream = ChainSSVM(random_state=0, tol=1e-6).partial_fit(X[:20], y[:20])
+    means = stream.feature_means_.copy()
+    stream.partial_fit(X[20:], y[20:])
+    np.testing.assert_array_equal(stream.feature_means_, means)  # those of the first batch
+    assert stream.score(X, y) == pytest.approx(whole.score(X, y), abs=0.02)
+    told = explain(whole, X, index=0)
+    assert told.score == pytest.approx(whole.predict_nbest(X[:1], 1)[0][0][1])
+    table = MulticlassSSVM(scale=True).fit(np.concatenate(X), np.concatenate(y))
+    row = np.concatenate(X)[:1]
+    assert explain(table, row[0]).score == pytest.approx(table.decision_function(row).max())
+
+
+def test_scaled_numbers_with_few_labels():
+    X, y = sequences()
+    model = SemiSupervisedSSVM(random_state=0).fit([1e3 * x for x in X], y[:10] + [None] * 30)
+    assert model.score([1e3 * x for x in X], y) > 0.7

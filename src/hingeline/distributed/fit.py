@@ -34,8 +34,9 @@ def train_blocks(model: Any, parts: list[Any], blocks: Any, options: Any, **wher
     if blocks is None:
         blocks = min(len(parts), MANY)
     positive("blocks", blocks, integer=True)
-    # What blocks are sent: no callbacks, whose state stays at the driver, and no C of their own.
-    bare = copy_bare(model).set_params(solver="sdm", C=1.0, warm_start=False, verbose=0)
+    # What blocks are sent: no callbacks, whose state stays at the driver, and no number for C.
+    C = model.C if isinstance(model.C, str) else 1.0
+    bare = copy_bare(model).set_params(solver="sdm", C=C, warm_start=False, verbose=0)
     cuts = [len(parts) * k // blocks for k in range(blocks + 1)]
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
     with announce_compiling(), _open(blocks, **where) as executor:

@@ -29,7 +29,7 @@ from hingeline.data.labelled import (
 )
 from hingeline.data.text import open_text
 from hingeline.estimators.allowed import choose_scheme
-from hingeline.estimators.base import no_zeros
+from hingeline.estimators.base import no_zeros, scale_columns
 from hingeline.estimators.chain import ChainSSVM, scale_C
 from hingeline.estimators.custom import SSVM
 from hingeline.estimators.graph import GraphSSVM, check_graphs
@@ -39,6 +39,7 @@ from hingeline.features.input import (
     check_mergeable,
     choose_encoder,
     find_classes,
+    is_dense,
     merge_encoders,
     number_labels,
     stack_labels,
@@ -210,9 +211,11 @@ def measure_rows(estimator: Any, matrix: sp.csr_matrix, sparse: bool) -> dict[st
     Largest values of sparse ones, and count, means and squares of others.
     """
     told: dict[str, Any] = {"width": matrix.shape[1], "sparse": sparse}
-    if estimator.scale and sparse:
+    if not estimator._wants_scale(not sparse):
+        return told
+    if sparse:
         told["sums"] = abs(matrix).max(axis=0).toarray().ravel()
-    elif estimator.scale:
+    else:
         mean = np.asarray(matrix.mean(axis=0, dtype=np.float64)).ravel()
         told["sums"] = matrix.shape[0], mean, np.square(matrix.toarray() - mean).sum(axis=0)
     return told
@@ -222,9 +225,9 @@ def merge_rows(estimator: Any, told: list[dict[str, Any]]) -> tuple[int, dict[st
     """The first of the columns, and how many there are; their means and scales if asked for."""
     first, width = merge_columns(told)
     known: dict[str, Any] = {"n_features_in_": width}
-    if not estimator.scale:
+    sums = [one["sums"] for one in told if "sums" in one]
+    if not sums:
         return first, known
-    sums = [one["sums"] for one in told]
     if any(isinstance(one, tuple) for one in sums):
         what = "some parts are dense and others sparse, which scale=True treats differently"
         require(all(isinstance(one, tuple) for one in sums), f"{what}: give one kind.")
@@ -256,8 +259,9 @@ class Sequences(Shard):
             encoder, X, counts = encoder.count(X)
         self.matrix, self.offsets = stack_sequences(X)
         self.flat = stack_labels(y, self.offsets)
-        self.told = {"labels": Counter(self.flat), "width": self.matrix.shape[1]}
-        self.told |= {"encoder": encoder, "counts": counts}
+        self.told = {"labels": Counter(self.flat), "encoder": encoder, "counts": counts}
+        if encoder is None:
+            self.told |= measure_rows(estimator, self.matrix, not is_dense(X)) | {"sparse": False}
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
@@ -268,8 +272,8 @@ class Sequences(Shard):
             names = " and ".join(sorted(kind.__name__ for kind in kinds))
             raise ValueError(f"blocks hold different kinds of tokens ({names}): give one kind.")
         if told[0]["encoder"] is None:
-            first, known["n_features_in_"] = merge_columns(told)
-            return known, [first] * len(told)
+            first, more = merge_rows(estimator, told)
+            return known | more, [first] * len(told)
         encoders, counts = zip(*((one["encoder"], one["counts"]) for one in told), strict=True)
         encoder, columns = merge_encoders(encoders, counts, encoders[0].min_count)
         known |= {"encoder_": encoder, "n_features_in_": encoder.n_features_out_}
@@ -278,6 +282,7 @@ class Sequences(Shard):
     def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
         change = widen if isinstance(own, int) else renumber
         matrix = change(self.matrix, own, estimator.n_features_in_)
+        matrix = checks.as_csr(scale_columns(estimator, matrix))
         labels = number_own(estimator, self.flat)
         if estimator.scheme is not None:
             choose_scheme(estimator.scheme, estimator.classes_, labels, self.offsets)
@@ -312,7 +317,7 @@ class Rows(Shard):
 
     def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
         wide = widen(self.matrix, own, estimator.n_features_in_)
-        rows = estimator._with_constant(checks.as_csr(estimator._scaled(wide)))
+        rows = estimator._with_constant(checks.as_csr(scale_columns(estimator, wide)))
         labels, classes = number_own(estimator, self.y.tolist()), estimator.classes_.tolist()
         by_class = checks.check_class_weight(estimator.class_weight, classes, labels)
         problem = estimator._make(rows, None, labels)
@@ -346,7 +351,7 @@ class LabelSets(Shard):
     def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
         more = estimator.n_labels_ - self.indicator.shape[1]
         labels = np.pad(self.indicator, ((0, 0), (0, more))).ravel()
-        wide = estimator._scaled(widen(self.matrix, own, estimator.n_features_in_))
+        wide = scale_columns(estimator, widen(self.matrix, own, estimator.n_features_in_))
         cost = checks.check_loss(estimator.loss, "hamming", 2, vector=True)
         problem = estimator._make(wide, labels, cost, np.ones(len(labels)))
         return estimator._compile(problem), self.weights

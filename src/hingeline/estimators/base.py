@@ -334,34 +334,39 @@ class TableModel:
     def _new_rows(self, X: Any) -> Any:
         """Rows to predict for, scaled."""
         check_is_fitted(self, "weights_")
-        return self._scaled(self._check_rows(X, reset=False))
+        return scale_columns(self, self._check_rows(X, reset=False))
+
+    def _wants_scale(self, dense: bool) -> bool:
+        return bool(self.scale)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    def _scaled(self: Any, X: Any, first: bool = False) -> Any:
-        """X with scaled columns; the ``first`` one says how."""
-        if first:
-            for name in SCALING:
-                vars(self).pop(name, None)
-        if not self.scale:
-            return X
-        if first and sp.issparse(X):
-            self.feature_means_ = np.zeros(X.shape[1])
-            self.feature_scales_ = no_zeros(abs(X).max(axis=0).toarray().ravel())
-        elif first:
-            with np.errstate(over="ignore"):  # what is too large is refused later
-                self.feature_means_ = X.mean(axis=0, dtype=np.float64)
-                self.feature_scales_ = no_zeros(X.std(axis=0, dtype=np.float64))
-        more = (0, X.shape[1] - len(self.feature_means_))  # columns that came later
-        self.feature_means_ = means = np.pad(self.feature_means_, more)
-        self.feature_scales_ = sizes = np.pad(self.feature_scales_, more, constant_values=1.0)
-        if sp.issparse(X) and not means.any():
-            return sp.csr_matrix(X @ sp.diags(1.0 / sizes), dtype=X.dtype)
-        dense = X.toarray() if sp.issparse(X) else X
-        return ((dense - means) / sizes).astype(X.dtype)
+
+def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
+    """X with columns scaled as the model does it, if it does; the ``first`` X tells it how."""
+    if first:
+        dense = not sp.issparse(X)
+        for name in SCALING:
+            vars(model).pop(name, None)
+        if model._wants_scale(dense) and dense:
+            with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
+                model.feature_means_ = X.mean(axis=0, dtype=np.float64)
+                model.feature_scales_ = no_zeros(X.std(axis=0, dtype=np.float64))
+        elif model._wants_scale(dense):
+            model.feature_means_ = np.zeros(X.shape[1])
+            model.feature_scales_ = no_zeros(abs(X).max(axis=0).toarray().ravel())
+    if SCALING[0] not in vars(model):
+        return X
+    more = (0, X.shape[1] - len(model.feature_means_))  # columns that came later
+    model.feature_means_ = means = np.pad(model.feature_means_, more)
+    model.feature_scales_ = sizes = np.pad(model.feature_scales_, more, constant_values=1.0)
+    if sp.issparse(X) and not means.any():
+        return sp.csr_matrix(X @ sp.diags(1.0 / sizes), dtype=X.dtype)
+    rows = X.toarray() if sp.issparse(X) else X
+    return ((rows - means) / sizes).astype(X.dtype)
 
 
 def is_plain(X: Any, y: Any) -> bool:

@@ -18,7 +18,14 @@ from hingeline._checks import Array
 from hingeline.core.loop import Reporter
 from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators import allowed as masks
-from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, refuse_overflow, share_docs
+from hingeline.estimators.base import (
+    BaseModel,
+    BaseSSVM,
+    Streams,
+    refuse_overflow,
+    scale_columns,
+    share_docs,
+)
 from hingeline.features import input as reading
 from hingeline.features.tables import Labels
 from hingeline.inference.chain import against_rest
@@ -36,9 +43,13 @@ class TokenModel:
     Parameters
     ----------
     boundary : bool, default=True; weights for the first and the last label of a sequence
+    scale : bool, optional
+        Standardise the columns of dense numbers (mean 0, deviation 1), and divide those of sparse
+        ones by their largest absolute value; weights are then those of the scaled features.
+        None: do so with dense numbers, unless C is a number.
     features : encoder, optional
         What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
-        of it is fitted with the model. None: numbers are taken as they are; words go through
+        of it is fitted with the model. None: numbers need none; words go through
         ``TokenTemplates()``, as strings, tables, or tuples or lists of columns; dicts, sets and
         lists of features through ``DictEncoder()``. Lists of strings are features where each has
         one with a name (``"suffix=ing"``), or where some are longer than others.
@@ -47,6 +58,7 @@ class TokenModel:
     ----------
     classes_ : ndarray
     encoder_ : encoder or None; the fitted encoder; None where X were numbers
+    feature_means_, feature_scales_ : ndarray of shape (features,); where columns were scaled
     feature_names_ : ndarray of str; names of the features, x0, x1, … where they have none
     transition_coef_ : ndarray of shape (labels, labels); ``[from, to]``
     start_coef_, end_coef_ : ndarray of shape (labels,)
@@ -55,6 +67,7 @@ class TokenModel:
     fit_intercept: bool = True
     boundary: bool = True
     features: Any = None
+    scale: bool | None = None
 
     transition_coef_ = property(lambda self: self._view("transition"))  # [from, to], a view
     start_coef_ = property(lambda self: self._view("start")[0])  # zero without ``boundary``
@@ -70,6 +83,20 @@ class TokenModel:
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
 
+    def _wants_scale(self: Any, dense: bool) -> bool:
+        return dense and isinstance(self.C, str) if self.scale is None else bool(self.scale)
+
+    def _learn_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
+        """Tokens of the first sequences as rows, and where sequences begin."""
+        self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
+        numbers = self.encoder_ is None
+        what = "scale=True is for numbers, and features of words and dicts are named"
+        checks.require(numbers or not self.scale, f"{what}: leave it out.")
+        dense = numbers and reading.is_dense(X) and self._wants_scale(True)
+        return checks.as_csr(
+            scale_columns(self, matrix.toarray() if dense else matrix, True)
+        ), offsets
+
     def _read_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
         """Tokens of new sequences as rows, and where sequences begin."""
         check_is_fitted(self, "weights_")
@@ -81,7 +108,7 @@ class TokenModel:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
         checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
-        return matrix, offsets
+        return checks.as_csr(scale_columns(self, matrix)), offsets
 
     def _scaled_C(self, problem: Any, weights: Array) -> float:
         tokens = np.repeat(weights, np.diff(problem.offsets))
@@ -119,9 +146,8 @@ class ChainModel:
     def _read(self: Any, X: Any, y: Any, lengths: Any) -> tuple[sp.csr_matrix, Array, Array]:
         """Tokens as rows, where sequences begin, and labels, whose classes are learnt."""
         with Reporter(type(self).__name__, getattr(self, "verbose", None)).during("encoding"):
-            encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
+            matrix, offsets = self._learn_tokens(X, lengths)
         flat = reading.stack_labels(y, offsets, lengths)
-        self.encoder_ = encoder
         self.n_features_in_ = matrix.shape[1]
         self.classes_, index = reading.find_classes(flat, offsets)
         labels = reading.number_labels(flat, index)
@@ -411,7 +437,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         with stream.undo_on_error():
             with Reporter(type(self).__name__, self.verbose).during("encoding"):
                 if first:
-                    self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
+                    matrix, offsets = self._learn_tokens(X, lengths)
                 else:
                     encoder = getattr(self, "encoder_", None)
                     matrix, offsets = reading.known_tokens(encoder, X, lengths, grow=True)
@@ -420,6 +446,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                         f"X has {now} features, but {type(self).__name__} was fitted with {before}"
                     )
                     checks.require(now >= before, f"{what}: give these, new ones behind them.")
+                    matrix = checks.as_csr(scale_columns(self, matrix))
             flat = reading.stack_labels(y, offsets, lengths)
             known = [] if classes is None else reading.plain_labels(classes)
             if first:

@@ -15,7 +15,7 @@ from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
-from hingeline.estimators.base import BaseModel, BaseSSVM, TableModel, share_docs
+from hingeline.estimators.base import BaseModel, BaseSSVM, TableModel, scale_columns, share_docs
 from hingeline.estimators.graph import GraphModel, check_pairs
 from hingeline.inference.factor_graph import are_forests, join, make_topology
 from hingeline.inference.map import INFERENCE
@@ -169,7 +169,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
             )
         names = getattr(y, "columns", None)
         X, y = self._check_rows(X, y, multi_output=True)
-        X = self._scaled(X, first=True)
+        X = scale_columns(self, X, first=True)
         indicator, self.classes_ = read_indicator(y, names)
         n, self.n_labels_ = indicator.shape
         weights = checks.check_sample_weight(sample_weight, n)

@@ -212,11 +212,11 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
             Multiplies a sequence's slack; 0 drops it.
         """
         self.check_parameters()
-        encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
+        matrix, offsets = self._learn_tokens(X, lengths)
         self.scheme_, first, stop, kinds = self._read_outputs(y, offsets, lengths)
         every = kinds if int((stop - first).sum()) == offsets[-1] else [*kinds, OUTSIDE]
         self.classes_, index = reading.find_classes(every)
-        self.encoder_, self.n_features_in_ = encoder, matrix.shape[1]
+        self.n_features_in_ = matrix.shape[1]
         kind = reading.number_labels(kinds, index).astype(np.int64)
         self.max_length_ = self._find_lengths(first, stop, kind, offsets)
         bits = self._bits

@@ -12,9 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, numeric_matrix, positive, require
+from hingeline._checks import Array, as_csr, numeric_matrix, positive, require
 from hingeline.core.results import Rows, align
 from hingeline.data.text import atomic_text
+from hingeline.estimators.base import scale_columns
 from hingeline.features.input import known_tokens, plain_labels
 
 #: Names of what is not a feature of the data.
@@ -435,7 +436,7 @@ def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int
     require(given == known, text)
     predicted = model.predict([x])[0] if blocks.is_chain else model.predict(matrix)
     numbers = [blocks.labels.index(label) for label in plain_labels(predicted)]
-    return matrix.astype(np.float64), numbers
+    return as_csr(scale_columns(model, matrix)).astype(np.float64), numbers
 
 
 def _numbers(against: Any, blocks: Blocks, length: int) -> list[int]:

@@ -257,6 +257,12 @@ def find_empty(X: Any, lengths: Any) -> list[int]:
     return [i for i, x in enumerate(X) if isinstance(x, (list, tuple, np.ndarray)) and not len(x)]
 
 
+def is_dense(X: Any) -> bool:
+    """Whether sequences of numbers are arrays, lists or frames, not sparse matrices."""
+    first = X[0] if isinstance(X, (list, tuple)) and X else X
+    return not (isinstance(first, SparseSequences) or sp.issparse(first))
+
+
 def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matrix, Array]:
     """The fitted encoder (None for numbers), all tokens as CSR rows, the offsets of sequences."""
     encoder, X = choose_encoder(features, X, lengths)

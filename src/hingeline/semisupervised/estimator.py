@@ -76,14 +76,13 @@ def prepare(
     model: Any, X: Any, y: Any, lengths: Any, sample_weight: Any, words: Any, classes: Any
 ) -> PartlyLabelled:
     """Fit the model's encoder on all sequences, find the classes, and put labelled ones first."""
-    encoder, matrix, offsets = reading.learn_tokens(model.features, X, lengths)
+    matrix, offsets = model._learn_tokens(X, lengths)
     known, flat = split_labels(y, offsets, lengths)
     require(flat, "y is None for all sequences: at least one must be labelled to begin from.")
     order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
     first = int(known.sum())
     if model.C == "scale":
         model.C = scale_C(matrix.data, matrix.indptr, False)
-    model.encoder_ = encoder
     model.n_features_in_ = matrix.shape[1]
     declared = [] if classes is None else reading.plain_labels(classes)
     model.classes_, index = reading.find_classes([*declared, *flat])
