@@ -29,7 +29,7 @@ from hingeline.data.labelled import (
 )
 from hingeline.data.text import open_text
 from hingeline.estimators.allowed import choose_scheme
-from hingeline.estimators.base import no_zeros, scale_columns
+from hingeline.estimators.base import choose_scales, no_zeros, scale_columns
 from hingeline.estimators.chain import ChainSSVM, scale_C
 from hingeline.estimators.custom import SSVM
 from hingeline.estimators.graph import GraphSSVM, check_graphs
@@ -208,7 +208,7 @@ def merge_columns(told: list[dict[str, Any]]) -> tuple[int, int]:
 def measure_rows(estimator: Any, matrix: sp.csr_matrix, sparse: bool) -> dict[str, Any]:
     """What a block tells of its rows, that is, for ``scale=True``, of their columns.
 
-    Largest values of sparse ones, and count, means and squares of others.
+    Largest values of sparse ones; count, means, squares, entries and largest values of others.
     """
     told: dict[str, Any] = {"width": matrix.shape[1], "sparse": sparse}
     if not estimator._wants_scale(not sparse):
@@ -217,7 +217,9 @@ def measure_rows(estimator: Any, matrix: sp.csr_matrix, sparse: bool) -> dict[st
         told["sums"] = abs(matrix).max(axis=0).toarray().ravel()
     else:
         mean = np.asarray(matrix.mean(axis=0, dtype=np.float64)).ravel()
-        told["sums"] = matrix.shape[0], mean, np.square(matrix.toarray() - mean).sum(axis=0)
+        squares = np.square(matrix.toarray() - mean).sum(axis=0)
+        largest = abs(matrix).max(axis=0).toarray().ravel()
+        told["sums"] = matrix.shape[0], mean, squares, matrix.getnnz(axis=0), largest
     return told
 
 
@@ -231,12 +233,13 @@ def merge_rows(estimator: Any, told: list[dict[str, Any]]) -> tuple[int, dict[st
     if any(isinstance(one, tuple) for one in sums):
         what = "some parts are dense and others sparse, which scale=True treats differently"
         require(all(isinstance(one, tuple) for one in sums), f"{what}: give one kind.")
-        n, mean, squares = sums[0]
-        for count, own, more in sums[1:]:
-            shift, n = own - mean, n + count
+        n, mean, squares, filled, largest = sums[0]
+        for count, own, more, also, size in sums[1:]:
+            shift, n, filled = own - mean, n + count, filled + also
             mean = mean + shift * (count / n)
             squares = squares + more + shift**2 * (count * (n - count) / n)
-        sizes = np.sqrt(squares / n)
+            largest = np.maximum(largest, size)
+        mean, sizes = choose_scales(estimator, mean, np.sqrt(squares / n), filled / n, largest)
     else:
         wide = [np.pad(one[first:], (0, width + first - len(one))) for one in sums]
         mean, sizes = np.zeros(width), np.max(wide, axis=0)

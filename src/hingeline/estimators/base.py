@@ -353,8 +353,9 @@ def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
             vars(model).pop(name, None)
         if model._wants_scale(dense) and dense:
             with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
-                model.feature_means_ = X.mean(axis=0, dtype=np.float64)
-                model.feature_scales_ = no_zeros(X.std(axis=0, dtype=np.float64))
+                means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+            spread = means, sizes, np.count_nonzero(X, axis=0) / len(X), abs(X).max(axis=0)
+            model.feature_means_, model.feature_scales_ = choose_scales(model, *spread)
         elif model._wants_scale(dense):
             model.feature_means_ = np.zeros(X.shape[1])
             model.feature_scales_ = no_zeros(abs(X).max(axis=0).toarray().ravel())
@@ -376,6 +377,19 @@ def is_plain(X: Any, y: Any) -> bool:
         return False
     fine = X.ndim == 2 and min(X.shape) > 0 and type(y) is np.ndarray and y.dtype.kind == "i"
     return fine and y.shape == X.shape[:1] and bool(np.isfinite(X.data if sparse else X).all())
+
+
+def choose_scales(
+    model: Any, means: Array, deviations: Array, filled: Array, largest: Array
+) -> tuple[Array, Array]:
+    """What is subtracted from dense columns, and what they are divided by.
+
+    Unasked, a column that is 0 more often than not (an indicator, a pixel) is like a sparse one:
+    its deviation says how rare it is, not how large.
+    """
+    rare = (filled < 0.5) & (model.scale is None)
+    sizes = np.where(rare, largest, deviations)
+    return np.where(rare, 0.0, means), no_zeros(sizes)
 
 
 def no_zeros(sizes: Array) -> Array:

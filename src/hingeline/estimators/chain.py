@@ -46,7 +46,8 @@ class TokenModel:
     scale : bool, optional
         Standardise the columns of dense numbers (mean 0, deviation 1), and divide those of sparse
         ones by their largest absolute value; weights are then those of the scaled features.
-        None: do so with dense numbers, unless C is a number.
+        None: do so with dense numbers, unless C is a number; columns that are mostly 0, such as
+        indicators and pixels, then count as sparse.
     features : encoder, optional
         What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
         of it is fitted with the model. None: numbers need none; words go through
