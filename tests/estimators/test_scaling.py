@@ -84,15 +84,32 @@ def sequences(n=40, seed=0):
 
 
 def test_dense_numbers_of_any_scale_give_the_same_chain():
-    X, y = sequences()
-    other = [100.0 * x * [0.01, 1.0, 100.0] + [0.0, 5e3, -1e5] for x in X]
-    model = ChainSSVM(random_state=0, tol=1e-6).fit(X, y)
-    shifted = ChainSSVM(random_state=0, tol=1e-6).fit(other, y)
-    np.testing.assert_allclose(shifted.weights_, model.weights_, atol=1e-3)
-    new, truth = sequences(seed=1)
-    far = [100.0 * x * [0.01, 1.0, 100.0] + [0.0, 5e3, -1e5] for x in new]
-    assert shifted.score(far, truth) == pytest.approx(model.score(new, truth), abs=0.005)
-    assert model.score(new, truth) > 0.7
+    (X, y), (new, truth) = sequences(), sequences(seed=1)
+    plain = ChainSSVM(random_state=0, tol=1e-6).fit(X, y)
+    assert not hasattr(plain, "feature_means_")  # of the size of indicators already
+    first = None
+    for sizes, shift in (([1.0, 1.0, 1.0], 10.0), ([0.01, 30.0, 1e4], [0.0, 5e3, -1e5])):
+        model = ChainSSVM(random_state=0, tol=1e-6).fit([shift + x * sizes for x in X], y)
+        first = model.weights_ if first is None else first
+        np.testing.assert_allclose(model.weights_, first, atol=1e-3)
+        score = model.score([shift + x * sizes for x in new], truth)
+        assert score == pytest.approx(plain.score(new, truth), abs=0.02)
+    assert plain.score(new, truth) > 0.7
+    mixed = ChainSSVM(random_state=0).fit([x * [1.0, 1.0, 50.0] for x in X], y)
+    assert mixed.feature_scales_[:2].tolist() == [1.0, 1.0]
+    assert mixed.feature_scales_[2] == pytest.approx(50.0 * np.concatenate(X)[:, 2].std())
+
+
+def test_pixels_and_indicators_stay_as_they_are():
+    """What is rare is not small: standardised, it would outweigh all else."""
+    rng = np.random.default_rng(0)
+    X = [(rng.random(size=(8, 6)) < 0.2).astype(float) for _ in range(20)]
+    y = [x[:, 0].astype(int).tolist() for x in X]
+    assert not hasattr(ChainSSVM().fit(X, y), "feature_means_")
+    grey = ChainSSVM().fit([255.0 * x for x in X], y)
+    assert grey.feature_scales_.tolist() == [255.0] * 6
+    assert not grey.feature_means_.any()
+    assert hasattr(ChainSSVM(scale=True).fit(X, y), "feature_means_")
 
 
 @pytest.mark.parametrize("kind", [ChainSSVM, SegmentSSVM])

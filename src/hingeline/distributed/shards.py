@@ -239,10 +239,10 @@ def merge_rows(estimator: Any, told: list[dict[str, Any]]) -> tuple[int, dict[st
             mean = mean + shift * (count / n)
             squares = squares + more + shift**2 * (count * (n - count) / n)
             largest = np.maximum(largest, size)
-        mean, sizes = choose_scales(estimator, mean, np.sqrt(squares / n), filled / n, largest)
-    else:
-        wide = [np.pad(one[first:], (0, width + first - len(one))) for one in sums]
-        mean, sizes = np.zeros(width), np.max(wide, axis=0)
+        spread = mean, np.sqrt(squares / n), filled / n, largest
+        return first, known | choose_scales(estimator, *spread)
+    wide = [np.pad(one[first:], (0, width + first - len(one))) for one in sums]
+    mean, sizes = np.zeros(width), np.max(wide, axis=0)
     return first, known | {"feature_means_": mean, "feature_scales_": no_zeros(sizes)}
 
 

@@ -355,7 +355,7 @@ def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
             with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
                 means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
             spread = means, sizes, np.count_nonzero(X, axis=0) / len(X), abs(X).max(axis=0)
-            model.feature_means_, model.feature_scales_ = choose_scales(model, *spread)
+            vars(model).update(choose_scales(model, *spread))
         elif model._wants_scale(dense):
             model.feature_means_ = np.zeros(X.shape[1])
             model.feature_scales_ = no_zeros(abs(X).max(axis=0).toarray().ravel())
@@ -381,15 +381,23 @@ def is_plain(X: Any, y: Any) -> bool:
 
 def choose_scales(
     model: Any, means: Array, deviations: Array, filled: Array, largest: Array
-) -> tuple[Array, Array]:
-    """What is subtracted from dense columns, and what they are divided by.
+) -> dict[str, Array]:
+    """What is subtracted from dense columns, and what they are divided by: :data:`SCALING`.
 
-    Unasked, a column that is 0 more often than not (an indicator, a pixel) is like a sparse one:
-    its deviation says how rare it is, not how large.
+    Unasked, a column that is 0 more often than not (an indicator, a pixel) is like a sparse one,
+    since its deviation says how rare it is, not how large; and columns stay as they are whose size
+    is that of an indicator, up to a factor of 2. Nothing where all stay.
     """
-    rare = (filled < 0.5) & (model.scale is None)
-    sizes = np.where(rare, largest, deviations)
-    return np.where(rare, 0.0, means), no_zeros(sizes)
+    sizes = no_zeros(deviations)
+    if model.scale is None:
+        rare = filled < 0.5
+        means, sizes = np.where(rare, 0.0, means), np.where(rare, no_zeros(largest), sizes)
+        size = np.where(rare, largest, np.hypot(means, deviations))
+        fine = (size >= 0.5) & (size <= 2.0)
+        means, sizes = np.where(fine, 0.0, means), np.where(fine, 1.0, sizes)
+        if fine.all():
+            return {}
+    return dict(zip(SCALING, (means, sizes), strict=True))
 
 
 def no_zeros(sizes: Array) -> Array:

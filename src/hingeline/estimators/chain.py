@@ -46,8 +46,9 @@ class TokenModel:
     scale : bool, optional
         Standardise the columns of dense numbers (mean 0, deviation 1), and divide those of sparse
         ones by their largest absolute value; weights are then those of the scaled features.
-        None: do so with dense numbers, unless C is a number; columns that are mostly 0, such as
-        indicators and pixels, then count as sparse.
+        None: do so with dense columns far from the size of an indicator (a root mean square below
+        ½ or above 2), unless C is a number or ``slack="nu"``; those that are mostly 0, such as
+        pixels, then count as sparse.
     features : encoder, optional
         What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
         of it is fitted with the model. None: numbers need none; words go through
@@ -85,7 +86,9 @@ class TokenModel:
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
 
     def _wants_scale(self: Any, dense: bool) -> bool:
-        return dense and isinstance(self.C, str) if self.scale is None else bool(self.scale)
+        if self.scale is not None:
+            return bool(self.scale)
+        return dense and isinstance(self.C, str) and getattr(self, "slack", "") != "nu"
 
     def _learn_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
         """Tokens of the first sequences as rows, and where sequences begin."""

@@ -377,7 +377,7 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array], structur
     if hasattr(model, "_fitted_from_json"):
         model._fitted_from_json(header["fitted"], arrays)
     scaled = getattr(model, "scale", False)
-    for name in SCALING if scaled or (scaled is None and SCALING[0] in arrays) else ():
+    for name in SCALING if scaled or (scaled is None and {*SCALING} & {*arrays}) else ():
         values = arrays[name]
         fine = values.dtype == np.float64 and values.shape == (n_features,)
         fine = fine and np.isfinite(values).all() and (name == SCALING[0] or (values > 0.0).all())
