@@ -1,4 +1,4 @@
-"""Defaults: do edges count, what do single labels cost, do scales hurt, which C suits features?
+"""Defaults: do edges count, what do labels cost, do scales hurt, which C suits features?
 
 One command: ``python benchmarks/defaults.py``. Grids and label sets are generated; *emotions*, with
 its features as they come, is read where ``HINGELINE_DATA`` has it. ``--taggers`` instead compares
@@ -211,6 +211,65 @@ def run_emotions() -> list[Row]:
     return rows
 
 
+# Numbers of any size ----------------------------------------------------------------------------
+
+
+def make_numbers(seed: int, n: int, length: int, labels: int, d: int, apart: float) -> Any:
+    """Chains whose labels stick together, with normal features around a centre for each label."""
+    rng = np.random.default_rng(seed)
+    moves = 0.6 * np.eye(labels) + 0.4 * rng.dirichlet(np.ones(labels), labels)
+    centres = apart * rng.normal(size=(labels, d))
+    X, Y = [], []
+    for _ in range(n):
+        y = [int(rng.integers(labels))]
+        while len(y) < length:
+            y.append(int(rng.choice(labels, p=moves[y[-1]])))
+        X.append(centres[y] + rng.normal(size=(length, d)))
+        Y.append([f"l{k}" for k in y])
+    return X, Y
+
+
+#: What becomes of normal features.
+CHANGES = {
+    "normal": lambda x: x,
+    "x 100": lambda x: 100.0 * x,
+    "x 0.01": lambda x: 0.01 * x,
+    "+ 50": lambda x: x + 50.0,
+    "exponential": np.exp,
+    "x 0.01 to 100": lambda x: x * 10.0 ** np.linspace(-2.0, 2.0, x.shape[1]),
+}
+#: Sequences to learn from, their length, labels, features, and how far centres are apart.
+CHAINS = (
+    *((20, 10, 3, 5, 0.7), (200, 15, 5, 10, 0.7), (100, 15, 10, 50, 0.4)),
+    *((50, 30, 4, 200, 0.2), (400, 8, 3, 2, 1.0)),
+)
+
+
+def run_numbers(quick: bool) -> list[Row]:
+    """Right tokens of 200 new chains: ``ChainSSVM()``, unscaled, and python-crfsuite."""
+    from peers import crfsuite_fit, crfsuite_predict
+
+    rows: list[Row] = []
+    for seed, (n, length, labels, d, apart) in enumerate(CHAINS[:1] if quick else CHAINS):
+        X, Y = make_numbers(seed, n + 200, length, labels, d, apart)
+        truth = np.concatenate(Y[n:])
+        for name, change in CHANGES.items():
+            Z = [change(x) for x in X]
+            row: Row = {"part": "numbers", "n": n, "k": labels, "d": d, "change": name}
+            for kind, model in (("default", ChainSSVM()), ("unscaled", ChainSSVM(scale=False))):
+                seconds = timed_fit(model.set_params(random_state=0, max_time=60.0), Z[:n], Y[:n])
+                right = np.concatenate(model.predict(Z[n:])) == truth
+                row[kind], row[f"{kind} cpu"] = 100.0 * float(right.mean()), seconds
+            dicts: Any = [[{f"x{k}": float(v) for k, v in enumerate(t)} for t in z] for z in Z]
+            peer = crfsuite_fit(dicts[:n], Y[:n])
+            row["crfsuite cpu"] = peer.train.cpu
+            found, _ = crfsuite_predict(peer.model, dicts[n:])
+            row["crfsuite"] = 100.0 * float((np.concatenate(found) == truth).mean())
+            rows.append(row)
+            console.print(row)
+    return rows
+
+
 # Which C suits which features? ------------------------------------------------------------------
 
 COSTS = (0.03, 0.1, 0.3, 1.0, 3.0)
@@ -295,7 +354,7 @@ def run_taggers(quick: bool) -> list[Row]:
     return rows
 
 
-PARTS = ("emotions", "label sets", "label trees", "grids", "all")
+PARTS = ("emotions", "label sets", "label trees", "grids", "numbers", "all")
 
 
 def main() -> None:
@@ -327,6 +386,8 @@ def main() -> None:
         rows += run_label_trees(options.quick)
     if options.part in ("grids", "all"):
         rows += run_grids((20,) if options.quick else (20, 100, 400))
+    if options.part in ("numbers", "all"):
+        rows += run_numbers(options.quick)
     write_results("defaults", rows, quick=options.quick)
 
 
