@@ -170,6 +170,18 @@ def test_conjugate_gradients_reach_the_same_optimum(slack: str, rescale: str) ->
 
 
 @pytest.mark.usefixtures("at_once")
+def test_conjugate_gradients_give_the_same_bits_for_any_number_of_threads() -> None:
+    X, y = uneven_table()
+    found = []
+    for n_jobs in (1, 2, 3):
+        model = MulticlassSSVM(C=0.01, n_jobs=n_jobs, random_state=0, tol=1e-3)
+        model.set_params(solver_options={"newton_weights": 1}).fit(X, y)
+        assert model.converged_
+        found.append(model.weights_.tobytes())
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(("slack", "C"), [("max", 0.1), ("max", 10.0), ("squared", 1.0)])
 def test_optimum_of_chains(slack: str, C: float) -> None:
     X, y = random_chains(np.random.default_rng(2), 10, 4, 3, 3, False)
