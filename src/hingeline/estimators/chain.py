@@ -155,7 +155,8 @@ class ChainModel:
         self.n_features_in_ = matrix.shape[1]
         self.classes_, index = reading.find_classes(flat, offsets)
         labels = reading.number_labels(flat, index)
-        self.scheme_ = masks.choose_scheme(self.scheme, self.classes_, labels, offsets)
+        given = self.classes_, labels, offsets
+        self.scheme_ = self.scheme and masks.choose_scheme(self.scheme, *given)
         return matrix, offsets, labels
 
     def _pose(
