@@ -112,7 +112,7 @@ def test_pixels_and_indicators_stay_as_they_are():
     assert hasattr(ChainSSVM(scale=True).fit(X, y), "feature_means_")
 
 
-@pytest.mark.parametrize("kind", [ChainSSVM, SegmentSSVM])
+@pytest.mark.parametrize("kind", [ChainSSVM, pytest.param(SegmentSSVM, marks=pytest.mark.slow)])
 def test_a_chain_is_that_of_a_scaler_before_it(kind, tmp_path):
     X, y = sequences()
     X = [5.0 + 30.0 * x for x in X]
@@ -149,7 +149,8 @@ def test_only_dense_numbers_are_scaled_unasked():
         ChainSSVM(scale="yes").fit(X, y)
 
 
-def test_scaled_chains_in_streams_blocks_and_explanations():
+@pytest.mark.slow
+def test_scaled_chains_in_blocks():
     X, y = sequences()
     X = [5.0 + 30.0 * x for x in X]
     whole = ChainSSVM(random_state=0, tol=1e-6).fit(X, y)
@@ -157,6 +158,12 @@ def test_scaled_chains_in_streams_blocks_and_explanations():
     blocks = fit_blocks(ChainSSVM(random_state=0, tol=1e-6), parts, workers=1)
     np.testing.assert_allclose(blocks.feature_means_, whole.feature_means_, rtol=1e-12)
     np.testing.assert_allclose(blocks.weights_, whole.weights_, atol=1e-3)
+
+
+def test_scaled_chains_in_streams_and_explanations():
+    X, y = sequences()
+    X = [5.0 + 30.0 * x for x in X]
+    whole = ChainSSVM(random_state=0, tol=1e-6).fit(X, y)
     stream = ChainSSVM(random_state=0, tol=1e-6).partial_fit(X[:20], y[:20])
     means = stream.feature_means_.copy()
     stream.partial_fit(X[20:], y[20:])
