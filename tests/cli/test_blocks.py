@@ -80,6 +80,7 @@ def train(folder, *options, files="part-*.conll", workers=2):
     return json.loads(text), hingeline.load(folder / "m.hinge")
 
 
+@pytest.mark.slow
 def test_files_train_on_workers_to_the_bits_of_the_library(folder, monkeypatch):
     result, model = train(folder, "--tol", "0.1", "-C", "0.3", "--use", "0", "--min-count", "2")
     monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: Here())

@@ -175,7 +175,9 @@ Files = Annotated[
     Argument(metavar="DATA…", help="A labelled file (- is the standard input), or several."),
 ]
 Data = Annotated[str, Argument(metavar="DATA", help="A labelled file; - is the standard input.")]
-Input = Annotated[str, Argument(metavar="INPUT", help="A file; - is the standard input.")]
+Input = Annotated[
+    str, Argument(metavar="INPUT", help="A file, with labels or without; - is the standard input.")
+]
 NewModel = Annotated[Path, Option("--model", "-m", help="The model file to write (.hinge).")]
 Format = Annotated[str, Option("--format", "-f", help="Format of the file; auto guesses it.")]
 KnownFormat = Annotated[str, Option("--format", "-f", help="Format; auto is that of training.")]

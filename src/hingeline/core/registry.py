@@ -10,11 +10,12 @@ word, and names as ``VARIANTS`` others that declare it too. A new solver is one 
 
 import math
 import numbers
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
-from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from hingeline._checks import one_of
@@ -26,11 +27,12 @@ AUTOMATIC = ("sdm", "sdcd")  # ``"auto"`` is the first of these that solves the 
 def _modules() -> dict[str, str]:
     """The modules of ``hingeline.solvers`` by the names of their files; none is imported."""
     home = import_module("hingeline.solvers")
-    files = (
-        (Path(folder), file) for folder in home.__path__ for file in Path(folder).rglob("*.py")
-    )
-    parts = (file.relative_to(folder).with_suffix("").parts for folder, file in files)
-    return {own[-1]: ".".join((home.__name__, *own)) for own in sorted(parts)}
+    found: list[Any] = [*iter_modules(home.__path__)]
+    for place, folder, is_folder in tuple(found):
+        if is_folder:
+            found += iter_modules([os.path.join(place.path, folder)], f"{folder}.")
+    names = (name for _, name, is_folder in found if not is_folder)
+    return {name.rpartition(".")[2]: f"{home.__name__}.{name}" for name in names}
 
 
 @cache
