@@ -110,7 +110,7 @@ def check_switches(estimator: Any) -> None:
     """Refuse switches that are neither true nor false."""
     for name in _SWITCHES:
         value = getattr(estimator, name, False)
-        if value is None and getattr(type(estimator), name) is None:
+        if value is None and getattr(type(estimator), name, False) is None:
             continue
         if not isinstance(value, (bool, np.bool_, int)) or value not in (0, 1):
             raise TypeError(f"{name} must be True or False, got {value!r:.60}.")

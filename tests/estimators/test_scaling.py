@@ -10,6 +10,7 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 import hingeline
 from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM, SegmentSSVM, SemiSupervisedSSVM
 from hingeline.distributed import fit_blocks
+from hingeline.distributed.shards import Sequences
 from hingeline.evaluation.inspection import explain
 
 
@@ -145,6 +146,8 @@ def test_only_dense_numbers_are_scaled_unasked():
     assert not asked.feature_means_.any()
     with pytest.raises(ValueError, match="scale=True is for numbers"):
         ChainSSVM(scale=True).fit([["a", "b"]], [["A", "B"]])
+    with pytest.raises(ValueError, match="scale=True is for numbers"):
+        Sequences(ChainSSVM(scale=True), [["a", "b"]], [["A", "B"]])  # a block of them
     with pytest.raises(TypeError, match="scale must be True or False"):
         ChainSSVM(scale="yes").fit(X, y)
 

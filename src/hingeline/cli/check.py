@@ -47,9 +47,9 @@ def predict_under(estimator: Any, samples: files.Samples, constraints: list[Any]
 
     Weights that a semi-supervised model learned for constraints of the same titles hold.
     """
-    from hingeline.semisupervised.estimator import restore_weights
+    from hingeline.semisupervised.estimator import restore_rules
 
-    rules = restore_weights(estimator.metadata_.get("semisupervised"), constraints)
+    rules = restore_rules(estimator.metadata_.get("semisupervised"), constraints)
     decoder = hingeline.SemiSupervisedSSVM(constraints=rules)
     decoder.base_, decoder.classes_ = estimator, estimator.classes_
     return decoder.predict(samples.X, constrained=True)

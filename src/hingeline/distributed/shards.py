@@ -42,6 +42,7 @@ from hingeline.features.input import (
     is_dense,
     merge_encoders,
     number_labels,
+    refuse_scale,
     stack_labels,
     stack_sequences,
 )
@@ -257,6 +258,7 @@ class Sequences(Shard):
     def __init__(self, estimator: Any, X: Any, y: Any) -> None:
         encoder, X = choose_encoder(estimator.features, X)
         counts = np.zeros(0, dtype=np.int64)
+        refuse_scale(encoder, estimator.scale)
         if encoder is not None:
             check_mergeable(encoder)
             encoder, X, counts = encoder.count(X)

@@ -94,8 +94,7 @@ class TokenModel:
         """Tokens of the first sequences as rows, and where sequences begin."""
         self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
         numbers = self.encoder_ is None
-        what = "scale=True is for numbers, and features of words and dicts are named"
-        checks.require(numbers or not self.scale, f"{what}: leave it out.")
+        reading.refuse_scale(self.encoder_, self.scale)
         dense = numbers and reading.is_dense(X) and self._wants_scale(True)
         return checks.as_csr(
             scale_columns(self, matrix.toarray() if dense else matrix, True)

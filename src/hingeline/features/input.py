@@ -263,6 +263,12 @@ def is_dense(X: Any) -> bool:
     return not (isinstance(first, SparseSequences) or sp.issparse(first))
 
 
+def refuse_scale(encoder: Any, scale: Any) -> None:
+    """Refuse to scale features that have names: words and dicts, which count."""
+    what = "scale=True is for numbers, and features of words and dicts are named"
+    require(encoder is None or not scale, f"{what}: leave it out.")
+
+
 def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matrix, Array]:
     """The fitted encoder (None for numbers), all tokens as CSR rows, the offsets of sequences."""
     encoder, X = choose_encoder(features, X, lengths)

@@ -223,7 +223,7 @@ class FewLabelsEstimator(BaseEstimator):
         return float(self._base_class.score(self, X, y, lengths, sample_weight))  # of predict
 
 
-def restore_weights(record: Any, constraints: Any) -> list[Any]:
+def restore_rules(record: Any, constraints: Any) -> list[Any]:
     """Constraints with the weights that a file's record has for those of the same titles."""
     learned = record.get("weights") if isinstance(record, dict) else None
     known = learned if isinstance(learned, dict) else {}
@@ -497,7 +497,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         except (TypeError, KeyError, ValueError, IndexError):
             what = f"{path} holds no record of a semi-supervised fit"
             raise ValueError(f"{what}: load it with ChainSSVM.load.") from None
-        found = cls(base=clone(model), constraints=restore_weights(record, constraints))
+        found = cls(base=clone(model), constraints=restore_rules(record, constraints))
         found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
         found._choose(model, steps, chosen)
         return found
