@@ -35,7 +35,7 @@ def search_by_beam(
     what its counts cost at least whatever follows, plus the best rest of the chain under the
     constraints that decompose over it. Of hypotheses with equal futures (same label, same counts
     that matter) only the best is kept. If no hypothesis that was dropped has a bound above the
-    labels found, these are optimal; if not, the search is repeated four times as wide.
+    labels found, these are optimal; if not, the search is repeated with more.
     Returns the difference of each sequence, 0 where its labels are proven best.
     """
     by_tokens, by_segments = compiled.token_cost, compiled.segment_cost
@@ -52,7 +52,8 @@ def search_by_beam(
     for i in np.flatnonzero(np.diff(compiled.offsets)).tolist():
         width, most = 0, np.inf if widest is None else widest
         while not width or (gaps[i] > 0.0 and width < most):
-            width = int(min(4 * width or 8, most))
+            # One hypothesis is nearly always enough: the best rest knows most constraints.
+            width = int(min(max(8, 4 * width) if width else 1, most))
             gaps[i] = search(i, width)
     return gaps
 
