@@ -15,6 +15,8 @@ import hingeline
 from cli.commands import conll, conllu, crfsuite, done, refused, run, sentences, svmlight, write
 from hingeline import ChainSSVM, SemiSupervisedSSVM
 from hingeline.constraints import Penalties, check, load_constraints
+from hingeline.constraints.base import InstanceConstraint
+from hingeline.constraints.files import read_rule
 from hingeline.data import read_conll
 from hingeline.features.templates import TokenTemplates
 
@@ -168,6 +170,10 @@ def test_a_record_that_makes_no_sense_is_left_alone(folder, tmp_path):
         facts = json.loads(done("info", tmp_path / "odd.hinge", "--json"))
         assert facts["gap"] == gap
         assert "annealing" not in facts
+        assert done("predict", tmp_path / "odd.hinge", folder / "test")
+    record = {"weights": "learned", "rules": [{"kind": "words", "words": "("}]}
+    model.save(tmp_path / "odd.hinge", metadata={**model.metadata_, "semisupervised": record})
+    assert "fresh copy" in refused("predict", tmp_path / "odd.hinge", folder / "test")
 
 
 # Constraints in prediction ----------------------------------------------------------------------
@@ -195,14 +201,17 @@ def test_prediction_under_constraints(folder, trained):
 def test_prediction_uses_the_weights_that_were_learned(folder, trained, in_python):
     model, _, _ = trained
     expected, test = in_python
-    learned = hingeline.load(model).metadata_["semisupervised"]["weights"]
-    assert learned == {rule.title: rule.weight for rule in expected.constraints_}
-    assert min(learned.values()) > 0.0
-    assert max(learned.values()) < 10.0  # what is printed is 1000
-    bound = done("predict", model, folder / "test", "--constraints", folder / "c.toml")
-    found = [line.split()[-1] for line in bound.splitlines() if line.strip()]
+    stored = [read_rule(r) for r in hingeline.load(model).metadata_["semisupervised"]["rules"]]
+    assert stored == [r for r in expected.constraints_ if isinstance(r, InstanceConstraint)]
+    assert all(0.0 < rule.weight < 10.0 for rule in stored)  # what is printed is 1000
     X = [[(word,) for word in words] for words in test.sentences(0)]
-    assert found == np.concatenate(expected.predict(X, constrained=True)).tolist()
+    for more, constrained in ((), True), (("--constraints", "none"), False):
+        lines = done("predict", model, folder / "test", *more).splitlines()
+        labels = expected.predict(X, constrained=constrained)
+        assert [line.split()[-1] for line in lines if line.strip()] == [*np.concatenate(labels)]
+        scores = json.loads(done("evaluate", model, folder / "test", "--json", *more))
+        right = np.concatenate(labels) == np.concatenate(test.sentences(1))
+        assert scores["token_accuracy"] == pytest.approx(right.mean())
 
 
 def test_shares_are_those_of_the_labelled_set(folder, trained):

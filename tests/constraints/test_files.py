@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 
 from hingeline.constraints import (
@@ -22,6 +25,7 @@ from hingeline.constraints import (
     Words,
     load_constraints,
 )
+from hingeline.constraints.files import read_rule, write_rule
 
 ALL_KINDS = r"""
 [defaults]
@@ -204,3 +208,31 @@ def test_no_such_file_and_folders(tmp_path):
         load_constraints("citation")
     with pytest.raises(IsADirectoryError, match="folder"):
         load_constraints(tmp_path)
+
+
+# Plain data, as model files hold it --------------------------------------------------------------
+
+
+def test_constraints_come_back_from_plain_data(tmp_path):
+    rules = load_constraints(write(tmp_path, ALL_KINDS), y=[["a", "b"]])
+    rules = [*rules, Occurs(np.int64(3), equals=1, hard=True), AtMostOneSegment()]
+    assert [read_rule(json.loads(json.dumps(write_rule(rule)))) for rule in rules] == rules
+
+
+def test_functions_have_no_plain_form():
+    class Own(StartsWith):
+        pass
+
+    assert write_rule(Words(str.isdigit, "date")) == write_rule(Own("A")) == {}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [3, {}, {"kind": "label_shares"}, {"kind": ["words"]},
+     {"kind": "words", "words": "(", "label": 1}, {"kind": "ends_with", "labels": [[]]},
+     {"kind": "words", "words": "a", "label": "b", "weight": "9"}, {"kind": "min_length", "x": 1},
+     {"kind": "starts_with", "labels": 3}, {"kind": "predicate", "function": "exit"}],
+)  # fmt: skip
+def test_plain_data_that_makes_no_sense_is_refused(stored):
+    with pytest.raises(ValueError, match="is no constraint: get a fresh copy"):
+        read_rule(stored)

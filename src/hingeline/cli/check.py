@@ -36,23 +36,12 @@ def read_constraints(
 
 
 def constraints_for(estimator: Any, samples: files.Samples, source: str, y: Any) -> list[Any]:
-    """Constraints on what a model predicts; labels that it does not know are told."""
+    """Constraints on what a model predicts, or none; labels that it does not know are told."""
+    if source == "none":
+        return []
     files.check_options(["constraints"], samples.layout.format)
     classes = estimator.classes_.tolist()
     return read_constraints(source, y, classes, "the model", partial(typer.echo, err=True))[0]
-
-
-def predict_under(estimator: Any, samples: files.Samples, constraints: list[Any]) -> list[Any]:
-    """Labels of the highest score minus penalty; corpus-level constraints count for nothing.
-
-    Weights that a semi-supervised model learned for constraints of the same titles hold.
-    """
-    from hingeline.semisupervised.estimator import restore_rules
-
-    rules = restore_rules(estimator.metadata_.get("semisupervised"), constraints)
-    decoder = hingeline.SemiSupervisedSSVM(constraints=rules)
-    decoder.base_, decoder.classes_ = estimator, estimator.classes_
-    return decoder.predict(samples.X, constrained=True)
 
 
 def check(

@@ -36,7 +36,8 @@ def evaluate(
 ) -> None:
     """Compare predicted with true labels: accuracy, and spans as conlleval and seqeval count them.
 
-    With --constraints, labels are predicted under them and their violations are counted. Sets of
+    With --constraints, labels are predicted under them and their violations are counted; a model of
+    hingeline semi keeps to its own rules, unless --constraints none leaves them out. Sets of
     labels are judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy,
     dependencies by UAS and LAS, as in the CoNLL 2018 evaluation and without punctuation.
 
@@ -51,18 +52,18 @@ def evaluate(
     reporter = files.Reporter(title, None)
     known: list[Any] = []
     with reporter.during("predicting and scoring"):
-        if constraints is None:
-            work = partial(_label, estimator, model, format)
+        if constraints in (None, "none"):
+            work = partial(_label, estimator, model, format, [] if constraints else None)
             found = [*files.map_files(work, names, workers, reporter)]
         else:
-            from hingeline.cli.check import constraints_for, predict_under
+            from hingeline.cli.check import constraints_for
 
             alone = workers is None and len(names) == 1
             files.require(alone, "--constraints is for one file, and does not go with --workers.")
             samples = files.read_for(estimator, model, names[0], format, "compare with")
             known = constraints_for(estimator, samples, constraints, _shares(estimator, samples.y))
             with blame(title):
-                found = [(samples.y, predict_under(estimator, samples, known))]
+                found = [(samples.y, files.predict(estimator, samples.X, known))]
         true, predicted, *words = (_join(parts) for parts in zip(*found, strict=True))
         if layout.task == "dependencies":
             _print_trees(true, predicted, words[0], labels, as_json)
@@ -97,11 +98,13 @@ def evaluate(
         typer.echo("\n" + files.align([("true", "predicted", "tokens"), *result.confusions(20)]))
 
 
-def _label(estimator: Any, model: Path, format: str, name: str) -> tuple[Any, ...]:
+def _label(
+    estimator: Any, model: Path, format: str, rules: list[Any] | None, name: str
+) -> tuple[Any, ...]:
     """True and predicted labels of a file; of dependencies also which words are no punctuation."""
     samples = files.read_for(estimator, model, name, format, "compare with")
     with blame(name):
-        predicted = files.predict(estimator, samples.X)
+        predicted = files.predict(estimator, samples.X, rules)
     if samples.layout.task != "dependencies":
         return samples.y, predicted
     tags = samples.source.table.sentences("upos")

@@ -123,8 +123,14 @@ def holds_sets(model: Any) -> bool:
     return type(model).__name__ == "MultilabelSSVM"
 
 
-def predict(model: Any, X: Any) -> Any:
-    """Labels; of sets indicators (rows, labels), also where there is a single label."""
+def predict(model: Any, X: Any, rules: list[Any] | None = None) -> Any:
+    """Labels, under rules that are given or in the model's file; of sets (rows, labels) always."""
+    if rules or (rules is None and "semisupervised" in getattr(model, "metadata_", {})):
+        from hingeline.semisupervised.estimator import label_under, stored_rules
+
+        rules = stored_rules(model) if rules is None else rules
+        if rules:
+            return label_under(model, rules, X)
     found = model.predict(X)
     return np.asarray(found).reshape(X.shape[0], -1) if holds_sets(model) else found
 

@@ -46,7 +46,8 @@ def predict(
     empty line after each sequence. Models of sets of labels give the set of each row, its names
     separated by commas. Words of --raw text are written with their labels, a line each.
 
-    With --constraints, the labels have the highest score minus the penalty of broken rules.
+    With --constraints, the labels have the highest score minus the penalty of broken rules. A model
+    of hingeline semi keeps to the rules it learned with; --constraints none leaves them out.
 
     Several files ('part-*.txt') are written one after the other, or into --output-dir. With
     --workers, each is predicted in one of so many processes, or on a Dask cluster.
@@ -131,7 +132,7 @@ class _Job:
 
     def write(self, data: str, out: IO[str], reporter: Any = None) -> None:
         """Predict a file piece by piece."""
-        known: list[Any] = []
+        known: list[Any] | None = None  # those in the model's file
         written, measure = 0, self.measure
         for samples in files.read_pieces(self.estimator, self.model, data, self.format):
             room = not measure or samples.format != "conllu"
@@ -139,7 +140,7 @@ class _Job:
             what = f"{data} has a header, and files with headers do not make one file"
             alone = not self.joined or samples.format != "csv"
             files.require(alone, f"{what}: pass --output-dir.")
-            if self.constraints is not None and not known:
+            if self.constraints is not None and known is None:
                 from hingeline.cli.check import constraints_for
 
                 # Shares of labels do not count in prediction: any labels will do for them.
@@ -161,23 +162,19 @@ class _Job:
             blank = samples.format == "conll" and ends != b"\n\n"
             out.write("\n" * (blank + (not ends.endswith(b"\n"))))
 
-    def _label(self, samples: files.Samples, known: list[Any]) -> tuple[Any, Any]:
+    def _label(self, samples: files.Samples, known: list[Any] | None) -> tuple[Any, Any]:
         """Labels, and how far each is ahead of the next best one, or how likely it is right."""
         X = samples.X
         if samples.n_sequences == 0:  # a piece may hold comments only
             return [], None
         if self.nbest > 1:
             return self.estimator.predict_nbest(X, self.nbest), None
-        if known:
-            from hingeline.cli.check import predict_under
-
-            return predict_under(self.estimator, samples, known), None
         leads = None
         if self.measure == "probability":
             leads = self.sure.predict_proba_tokens(X)
         elif self.measure:  # the label that is predicted leads
             leads = [scores.max(axis=1) for scores in self.estimator.decision_function(X)]
-        return files.predict(self.estimator, X), leads
+        return files.predict(self.estimator, X, [] if self.measure else known), leads
 
 
 def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measure: str) -> None:

@@ -142,7 +142,7 @@ def semi(
     options["metadata"] = metadata | more
     written = fits.write_model(model, estimator, clock, layout, [data, *unlabelled], **options)
     if constraints is not None:
-        progress.say(f"to keep to them: hingeline predict {model} FILE --constraints {constraints}")
+        progress.say(f"hingeline predict {model} FILE keeps to them; --constraints none does not")
     found = fits.outcome_of(estimator.base_) | {"relative_gap": None, "restricted_gap": None}
     if estimator.stop_reason_ == "interrupted":
         found["stop_reason"] = "interrupted"

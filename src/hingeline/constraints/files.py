@@ -1,4 +1,4 @@
-r"""Constraints from TOML files.
+r"""Constraints from TOML files, and as plain data in model files.
 
 A table's header names the kind of constraint, its keys are those of the Python class::
 
@@ -21,7 +21,8 @@ import difflib
 import inspect
 import re
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields
 from importlib import resources
 from os import PathLike
 from pathlib import Path
@@ -70,6 +71,27 @@ def load_constraints(
         name += ".toml"
         path = resources.files("hingeline.constraints") / name
     return _File(name, path.read_bytes(), y).read()
+
+
+def write_rule(rule: Constraint) -> dict[str, Any]:
+    """A constraint as plain data; empty for a kind of one's own and where a field is a function."""
+    kinds = {kind: name for name, kind in _KINDS.items() if isinstance(kind, type)}
+    values = {field.name: getattr(rule, field.name) for field in fields(rule)}
+    if type(rule) not in kinds or any(map(callable, values.values())):
+        return {}
+    return {"kind": kinds[type(rule)]} | {name: _thaw(value) for name, value in values.items()}
+
+
+def read_rule(stored: Mapping[str, Any]) -> Constraint:
+    """What :func:`write_rule` wrote; a ``ValueError`` where it makes no sense."""
+    try:
+        values = {name: _freeze(value) for name, value in stored.items()}
+        rule = _KINDS[values.pop("kind")](*values.pop("labels", ()), **values)
+        if isinstance(rule, Constraint):
+            return rule
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+    raise ValueError(f"{stored!r:.60} is no constraint: get a fresh copy of the model.")
 
 
 class _File:
@@ -216,6 +238,12 @@ def _list_keys(kind: str) -> dict[str, bool]:
 
 def _freeze(value: Any) -> Any:
     return tuple(map(_freeze, value)) if isinstance(value, list) else value
+
+
+def _thaw(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [*map(_thaw, value)]
+    return value.item() if hasattr(value, "item") else value
 
 
 def _suggest(word: str, words: Iterable[str]) -> str:

@@ -14,13 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline import _checks as checks
 from hingeline._checks import Array, one_of, positive, require, warn
-from hingeline.constraints.base import HARD, InstanceConstraint
-from hingeline.constraints.penalties import (
-    Penalties,
-    as_constraints,
-    change_rule,
-    learn_constraints,
-)
+from hingeline.constraints.base import InstanceConstraint
+from hingeline.constraints.files import read_rule, write_rule
+from hingeline.constraints.penalties import Penalties, as_constraints, learn_constraints
 from hingeline.core.blocks import spread
 from hingeline.core.primitives import Workers
 from hingeline.estimators.allowed import choose_scheme
@@ -223,16 +219,30 @@ class FewLabelsEstimator(BaseEstimator):
         return float(self._base_class.score(self, X, y, lengths, sample_weight))  # of predict
 
 
-def restore_rules(record: Any, constraints: Any) -> list[Any]:
-    """Constraints with the weights that a file's record has for those of the same titles."""
-    learned = record.get("weights") if isinstance(record, dict) else None
-    known = learned if isinstance(learned, dict) else {}
-    rules = []
-    for rule in as_constraints(constraints):
-        weight = known.get(rule.title)
-        fine = isinstance(weight, float) and 0.0 <= weight < HARD and not rule.hard
-        rules.append(change_rule(rule, weight=weight) if fine else rule)
-    return rules
+def stored_rules(model: Any) -> list[Any]:
+    """The constraints that predictions of a model from a file keep to by default."""
+    record = getattr(model, "metadata_", {}).get("semisupervised")
+    if not isinstance(record, dict) or record.get("weights") != "learned" or record.get("words"):
+        return []
+    return [*map(read_rule, record.get("rules", ()))]
+
+
+def label_under(
+    model: ChainSSVM,
+    rules: list[Any],
+    X: Any,
+    lengths: Any = None,
+    allowed: Any = None,
+    words: Any = None,
+) -> list[Array]:
+    """Labels of the highest score minus penalty; see :meth:`SemiSupervisedSSVM.predict`."""
+    rules = [rule for rule in rules if isinstance(rule, InstanceConstraint)]
+    problem = model._prepare(X, lengths, allowed)
+    seen = find_words(X, words, np.arange(len(problem.offsets) - 1), problem.offsets)
+    penalties = Penalties(rules, seen, model.classes_.tolist(), unknown="ignore")
+    with Workers(checks.effective_n_jobs(model.n_jobs), 0) as workers:
+        search = ConstrainedLabels(problem, 0, model.weights_, 1.0, penalties, workers, 32)
+        return np.split(model.classes_[search.find()], problem.offsets[1:-1])
 
 
 def check_margin_base(model: Any) -> None:
@@ -418,6 +428,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             raise ValueError("a model file holds the weights of the chosen step only: fit anew.")
         return [self.base_.with_weights(weights) for weights in self.step_weights_]
 
+    def _rules(self) -> list[Any]:
+        """The constraints that count in prediction."""
+        return [rule for rule in self.constraints_ if isinstance(rule, InstanceConstraint)]
+
     def predict(
         self,
         X: Any,
@@ -440,36 +454,33 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         words : list of lists of str, optional; what constraints see, as for :meth:`fit`
         """
         check_is_fitted(self, "base_")
-        rules = as_constraints(getattr(self, "constraints_", self.constraints))
-        rules = [rule for rule in rules if isinstance(rule, InstanceConstraint)]
+        rules = self._rules()
         if constrained is None:
-            blind = words is None and getattr(self, "_words_given", False)
+            blind = words is None and self._words_given
             constrained = self.weights == "learned" and not blind
         if not (rules and constrained):
             return self.base_.predict(X, lengths, allowed)
-        problem = self.base_._prepare(X, lengths, allowed)
-        seen = find_words(X, words, np.arange(len(problem.offsets) - 1), problem.offsets)
-        penalties = Penalties(rules, seen, self.classes_.tolist(), unknown="ignore")
-        with Workers(checks.effective_n_jobs(self.base_.n_jobs), 0) as workers:
-            search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
-            return np.split(self.classes_[search.find()], problem.offsets[1:-1])
+        return label_under(self.base_, rules, X, lengths, allowed, words)
 
     def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
         """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.
 
-        The file holds ``base_``, the record of the annealing and the learned weights of the
-        constraints by their titles; :func:`hingeline.load` and the command line read it as a
-        ChainSSVM, without a certificate. Constraints and other steps are left out.
+        The file holds ``base_``, the record of the annealing and the instance-level constraints,
+        to which :meth:`load` and the command line keep as :meth:`predict` does;
+        :func:`hingeline.load` reads it as a ChainSSVM, which knows none. It has no certificate, no
+        other steps, and no constraints that are Python functions (a warning names them).
         """
         check_is_fitted(self, "base_")
         rows = [
             {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
             for row in (step._asdict() for step in self.steps_)
         ]
-        record: dict[str, Any] = {"steps": rows, "selected": self.selected_}
-        if self.weights == "learned":
-            rules = getattr(self, "constraints_", [])
-            record["weights"] = {rule.title: rule.weight for rule in rules if not rule.hard}
+        rules = [rule for rule in self._rules() if write_rule(rule)]
+        for rule in self._rules():
+            if rule not in rules:
+                warn(f"{path} holds no functions, and so not the constraint {rule.title!r}.")
+        record = {"steps": rows, "selected": self.selected_, "weights": self.weights}
+        record |= {"words": self._words_given, "rules": [*map(write_rule, rules)]}
         both = {**(metadata or {}), "semisupervised": record}
         stored = copy(self.base_)  # its certificate is that of another problem
         stored.primal_objective_ = self.primal_objective_
@@ -478,12 +489,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         return stored.save(path, metadata=both, **options)
 
     @classmethod
-    def load(cls, path: Any, constraints: Any = ()) -> Any:
-        """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only.
-
-        ``constraints`` are those of the fit, which the file does not hold: they get the weights
-        learned then, and :meth:`predict` looks at them as before.
-        """
+    def load(cls, path: Any) -> Any:
+        """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only."""
         model = ChainSSVM.load(path)
         record = model.metadata_.get("semisupervised")
         make: Any = AnnealingStep
@@ -494,10 +501,13 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             ]
             chosen = int(record["selected"])
             steps[chosen]
+            weights, words = str(record["weights"]), bool(record["words"])
+            rules = [*map(read_rule, record["rules"])]
         except (TypeError, KeyError, ValueError, IndexError):
             what = f"{path} holds no record of a semi-supervised fit"
             raise ValueError(f"{what}: load it with ChainSSVM.load.") from None
-        found = cls(base=clone(model), constraints=restore_rules(record, constraints))
+        found = cls(base=clone(model), constraints=rules, weights=weights)
+        found.constraints_, found._words_given = rules, words
         found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
         found._choose(model, steps, chosen)
         return found
