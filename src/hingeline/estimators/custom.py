@@ -155,5 +155,4 @@ def fingerprint(structure: Any, X: Any, outputs: list[Array]) -> bytes | None:
         stored = pickle.dumps((vars(structure), list(X), outputs))
     except Exception:
         return None
-    own = repr((type(structure), id(type(structure)))).encode()
-    return hashlib.sha256(stored + own).digest()
+    return hashlib.sha256(stored + repr((type(structure), id(type(structure)))).encode()).digest()

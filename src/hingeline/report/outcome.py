@@ -93,7 +93,7 @@ def compare(
     if trees or segments:  # how many labels are wrong
         losses = np.subtract(np.diff(pairs.offsets), pairs.count_right(), dtype=float)
     else:
-        word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
+        word, whole = ("zero_one", "") if single else ("hamming", "zero_one")
         cost = check_loss(model.loss, word, model.classes_.tolist(), vector=not single, whole=whole)
         losses = find_losses(pairs, model.classes_, cost)
         if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
