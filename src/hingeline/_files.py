@@ -123,11 +123,7 @@ def _remove_stale(folder: Path, beginning: str) -> None:
 
 
 def pack_texts(texts: Sequence[str], errors: str = "surrogatepass") -> tuple[Array, Array]:
-    """Texts as one array of UTF-8 bytes and the position where each ends.
-
-    Lone surrogates, which undecodable file names and bytes turn into, are kept unless ``errors``
-    is ``"strict"``.
-    """
+    """Texts as UTF-8 bytes in one array, and where each ends; "strict": without lone surrogates."""
     parts = [text.encode("utf-8", errors) for text in texts]
     ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
     return np.frombuffer(b"".join(parts), dtype=np.uint8), ends

@@ -43,12 +43,10 @@ def constraints_for(estimator: Any, samples: files.Samples, source: str, y: Any)
 
 
 def predict_under(estimator: Any, samples: files.Samples, constraints: list[Any]) -> list[Any]:
-    """Labels of the highest score minus penalty; corpus-level constraints count for nothing.
-
-    Weights that a semi-supervised model learned for constraints of the same titles hold.
-    """
+    """Labels of the highest score minus penalty; corpus-level constraints count for nothing."""
     from hingeline.semisupervised.estimator import restore_rules
 
+    # Weights that a semi-supervised model learned for constraints of the same titles hold.
     rules = restore_rules(estimator.metadata_.get("semisupervised"), constraints)
     decoder = hingeline.SemiSupervisedSSVM(constraints=rules)
     decoder.base_, decoder.classes_ = estimator, estimator.classes_

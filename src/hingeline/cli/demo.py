@@ -44,7 +44,7 @@ def demo(
     progress = fits.FitProgress(quiet)
     progress.say(_ABOUT.format(n_train=n_train, n_test=n_test))
     seconds = [
-        progress.fit(title, model, partial(model.fit, *parts), interruptible=False)
+        progress.fit(title, model, partial(model.fit, *parts), keeps=False)
         for title, model, parts in (
             ("digit by digit", flat, flat_data),
             ("as a sequence", chain, (data.X_train, data.y_train)),

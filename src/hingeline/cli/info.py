@@ -116,10 +116,8 @@ def describe_annealing(model: Any) -> dict[str, Any]:
     names = ("C_u", "objective", "violations", "dev_score")
     try:
         record = metadata["semisupervised"]
-        steps = [
-            [math.nan if row[name] is None else float(row[name]) for name in names]
-            for row in record["steps"]
-        ]
+        cells = ([row[name] for name in names] for row in record["steps"])
+        steps = [[math.nan if cell is None else float(cell) for cell in row] for row in cells]
         selected = range(len(steps))[int(record["selected"])]
         text, rules = metadata.get("unlabelled"), metadata.get("constraints")
         size, constraints = "an unknown number of sequences", "unknown"

@@ -78,7 +78,7 @@ def update(
         f"{facts['new_features']:,} features are new"
     )
     before = estimator.metadata_.get("data")
-    options: dict[str, Any] = {"dtype": dtype, "sparse": sparse, "state": keep_state}
-    options["before"] = before if isinstance(before, list) else []
-    written = fits.write_model(model, estimator, clock, samples.layout, [data], **options)
+    read = [*(before if isinstance(before, list) else ()), files.source_of(data)]
+    options = {"dtype": dtype, "sparse": sparse, "state": keep_state}
+    written = fits.write_model(model, estimator, clock, samples.layout, read, {}, **options)
     fits.print_result({**written, **fits.outcome_of(estimator), **facts}, as_json)

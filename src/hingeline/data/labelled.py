@@ -25,6 +25,7 @@ SETS = ("multilabel", "arff")
 NUMBERED = ("svmhmm", "svmlight", "multilabel")
 #: What is learnt of words, and the formats that hold it.
 TASKS = {"labels": WORDS, "segments": WORDS, "dependencies": ("conllu",)}
+Names = Sequence[str] | None
 #: Indicators of labels are dense: more labels than this are taken for a mistake in the file.
 _MAX_LABELS = 100_000
 
@@ -133,12 +134,7 @@ def open_once(path: str) -> Any:
 
 
 def read_labelled(
-    file: File,
-    columns: Sequence[str] | None = None,
-    use: Sequence[str] | None = None,
-    label: str | None = None,
-    whole: bool = True,
-    task: str = "labels",
+    file: File, columns: Names, use: Names, label: Any, whole: bool = True, task: str = "labels"
 ) -> tuple[Any, Any, Layout, Any]:
     """X, y, where they are in the file, and the table or document as it was read.
 
@@ -171,7 +167,7 @@ def read_labelled(
 
 
 def _read_tokens(
-    path: str, format: str, data: Any, use: Sequence[str] | None, label: str | None, task: str
+    path: str, format: str, data: Any, use: Names, label: str | None, task: str
 ) -> tuple[Any, Any, Layout, Any]:
     """Words in columns: one is the label, the others (or some of them) are the inputs."""
     table = data.table if format == "conllu" else data

@@ -60,11 +60,7 @@ def first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) ->
 
 
 def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
-    """What the caller allows, as one boolean table (tokens, labels).
-
-    ``allowed`` is such a table, or has one entry per sequence: None, a boolean array, a list with
-    None, a label or several labels per token, or a dict from positions to a label or several.
-    """
+    """What the caller allows, given as to ``predict``, as one boolean table (tokens, labels)."""
     n, n_tokens = len(offsets) - 1, int(offsets[-1])
     table = np.ones((n_tokens, len(classes)), dtype=bool)
     index = {label: k for k, label in enumerate(classes.tolist())}

@@ -151,15 +151,10 @@ class ChainModel:
         return matrix, offsets, labels
 
     def _pose(
-        self: Any,
-        examples: Any,
-        cost: Array,
-        cache_mb: float,
-        allowed: Any = None,
-        stride: Any = None,
+        self: Any, given: Any, cost: Array, cache_mb: float, allowed: Any = None, stride: Any = None
     ) -> ChainProblem:
         """The problem of rows, offsets and labels, with everything that is forbidden in it."""
-        matrix, offsets, labels = examples
+        matrix, offsets, labels = given
         rows = matrix.indptr, matrix.indices, matrix.data, offsets, labels, matrix.shape[1]
         problem = chain.make_problem(*rows, cost, self.boundary, cache_mb, stride)
         if self.scheme_ is None and allowed is None:
@@ -337,8 +332,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         (true, predicted), in the order of ``classes_``, also of a :class:`hingeline.Taxonomy`.
         ``"zero_one"`` is 1 for every labelling but the true one: (6) and (7) of the FSMO paper,
         exact for every rescaling and ``slack`` but ``"sum"``.
-    class_weight : dict or "balanced", optional
-        Multiplies the loss of tokens whose true label it is.
+    class_weight : dict or "balanced", optional; multiplies the loss of tokens by their true label
 
     Examples
     --------
@@ -383,8 +377,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
             Stacked tokens want ``lengths``.
         y : list of label sequences, or all labels in one sequence
         lengths : array-like of int, optional; tokens of each sequence, for stacked X and y
-        sample_weight : array-like, one per sequence, optional
-            Multiplies a sequence's slack; 0 drops it.
+        sample_weight : array-like, one per sequence, optional; multiplies its slack, 0 drops it
         """
         self.check_parameters()
         matrix, offsets, labels = self._read(X, y, lengths)

@@ -101,10 +101,7 @@ class SSVM(BaseSSVM, BaseModel):
         return outputs, len(first)
 
     def _compile_own(self, X: Any, outputs: list[Array], width: int) -> Compiled:
-        """The problem, after a look at some examples whether decoding is what it says.
-
-        With zero weights ``decode`` must find an output of the largest loss.
-        """
+        """The problem, after a look at some examples whether decoding is what it says."""
         structure, rng = self.structure, np.random.default_rng(0)
         decode = custom.methods_of(structure)["decode"]
         for i, truth in enumerate(outputs[:3] if structure.exact else ()):

@@ -157,8 +157,7 @@ class CalibratedChain(BaseEstimator):
         one_of("method", self.method, METHODS)
         if not hasattr(self.model, "predict_max_marginals"):
             raise TypeError(f"model must be a fitted ChainSSVM, got {self.model!r}.")
-        found = self._predict(X, lengths)
-        right, right_spans = self._compare(found, y, lengths)
+        found, right, right_spans = self._compare(X, y, lengths)
         token_owner = np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
         self.calibration_error_ = {
             "tokens": self._cross_validate(found.margins, right, token_owner),
@@ -236,22 +235,23 @@ class CalibratedChain(BaseEstimator):
         bounds = np.searchsorted(owner, np.arange(len(offsets)))
         inside, kind_of = _read_classes(classes)
         out = np.empty(len(spans))
-        kernel = kernels.span_margins_all
-        model._over(kernel, problem, local, bounds, inside, kind_of, out)
+        model._over(kernels.span_margins_all, problem, local, bounds, inside, kind_of, out)
         return _Predicted(offsets, numbers, margins, types, spans, owner, out)
 
-    def _compare(self, found: _Predicted, y: Any, lengths: Any) -> tuple[Array, Array]:
-        """Which tokens and which spans are right."""
+    def _compare(self, X: Any, y: Any, lengths: Any) -> tuple[_Predicted, Array, Array]:
+        """What is predicted, and which tokens and which spans are right."""
+        found = self._predict(X, lengths)
         flat = stack_labels(y, found.offsets, lengths)
         predicted = self.model.classes_[found.numbers].tolist()
         right = np.array([a == b for a, b in zip(predicted, flat, strict=True)])
         if not len(found.spans):
-            return right, np.zeros(0, dtype=bool)
+            return found, right, np.zeros(0, dtype=bool)
         classes, index = find_classes(flat)
         numbers = number_labels(flat, index)
         types, kind, first, stop = span_arrays(classes.tolist(), numbers, found.offsets, None)
         true = {(types[k], a, b) for k, a, b in np.column_stack([kind, first, stop]).tolist()}
-        return right, np.array([(found.types[k], a, b) in true for k, a, b in found.spans.tolist()])
+        right_spans = [(found.types[k], a, b) in true for k, a, b in found.spans.tolist()]
+        return found, right, np.array(right_spans)
 
     def predict(self, X: Any, lengths: Any = None) -> list[Array]:
         """Labels of every sequence: those of the model."""
@@ -292,8 +292,7 @@ class CalibratedChain(BaseEstimator):
     ) -> dict[str, float]:
         """Expected calibration error of ``"tokens"`` and ``"spans"`` on other data."""
         check_is_fitted(self, "token_map_")
-        found = self._predict(X, lengths)
-        right, right_spans = self._compare(found, y, lengths)
+        found, right, right_spans = self._compare(X, y, lengths)
         tokens = calibration_error(self.token_map_(found.margins), right, n_bins)
         spans = float("nan")
         if self.span_map_ is not None and len(right_spans):

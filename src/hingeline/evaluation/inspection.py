@@ -18,6 +18,7 @@ from hingeline.data.text import atomic_text
 from hingeline.estimators.base import scale_columns
 from hingeline.features.input import known_tokens, plain_labels
 
+Names = Sequence[str] | None  # of features
 #: Names of what is not a feature of the data.
 CONSTANT, START, END, TRANSITION = "(constant)", "(start)", "(end)", "(transition)"
 
@@ -79,7 +80,7 @@ def _read_layout(model: Any) -> Any:
     return model._layout
 
 
-def find_names(model: Any, given: Sequence[str] | None = None) -> Sequence[str] | None:
+def find_names(model: Any, given: Names = None) -> Names:
     """Names of the features: those given, else those that the model knows, else None."""
     if given is not None:
         text = f"there are {len(given)} feature names, but the model has {model.n_features_in_}"
@@ -135,17 +136,17 @@ class Blocks(NamedTuple):
 def read_blocks(model: Any) -> Blocks:
     """The weights of a fitted estimator whose prediction is a sum of weights."""
     layout = _read_layout(model)
-    is_chain, has_boundary = "emission" in layout, "start" in layout
+    is_chain, has_boundary = bool({"emission", "token"} & {*layout}), "start" in layout
     if not (is_chain or ("coef" in layout and set(layout) <= {"coef", "intercept"})):
         what = f"{type(model).__name__} cannot be inspected"
         raise TypeError(f"{what}: pass a ChainSSVM or a MulticlassSSVM.")
     labels = model.classes_.tolist()
-    n = len(labels)
-    features = model.emission_coef_ if is_chain else model.coef_
+    n, none = len(labels), np.zeros(len(labels))
+    features = "token_coef_" if "token" in layout else "emission_coef_" if is_chain else "coef_"
+    own = getattr(model, features), getattr(model, "intercept_", none)
     move = model.transition_coef_ if is_chain else np.zeros((n, n))
-    none = np.zeros(n)
     start, end = (model.start_coef_, model.end_coef_) if has_boundary else (none, none)
-    return Blocks(labels, features, model.intercept_, start, move, end, is_chain, has_boundary)
+    return Blocks(labels, *own, start, move, end, is_chain, has_boundary)
 
 
 def read_features(model: Any) -> tuple[list[Any], Array, Array]:
@@ -165,10 +166,8 @@ def read_features(model: Any) -> tuple[list[Any], Array, Array]:
     if hasattr(model, "n_labels_"):
         return labels[-model.n_labels_ :], model.coef_, model.intercept_
     if model.n_node_types_ > 1:
-        types = range(model.n_node_types_)
-        labels = [f"{label} (type {t})" for t in types for label in labels]
-    weights = model.unary_coef_.reshape(len(labels), -1)
-    return labels, weights, model.intercept_.ravel()
+        labels = [f"{label} (type {t})" for t in range(model.n_node_types_) for label in labels]
+    return labels, model.unary_coef_.reshape(len(labels), -1), model.intercept_.ravel()
 
 
 class FeatureWeight(NamedTuple):
@@ -187,9 +186,7 @@ class TransitionWeight(NamedTuple):
     weight: float
 
 
-def top_features(
-    model: Any, n: int = 10, feature_names: Sequence[str] | None = None
-) -> list[FeatureWeight]:
+def top_features(model: Any, n: int = 10, feature_names: Names = None) -> list[FeatureWeight]:
     """The features that speak most for and most against each label, the largest weight first.
 
     Labels are in the order of ``classes_``; the constant feature is called ``(constant)``. Of
@@ -199,8 +196,7 @@ def top_features(
     Parameters
     ----------
     model : fitted ChainSSVM, MulticlassSSVM, MultilabelSSVM, GraphSSVM or SegmentSSVM
-    n : int, default=10
-        For each label, the n largest positive weights and the n smallest negative ones.
+    n : int, default=10; of each label the n largest positive and the n smallest negative weights
     feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
     """
     positive("n", n, integer=True)
@@ -219,7 +215,7 @@ def top_features(
     return Rows(rows)
 
 
-def _name(names: Sequence[str] | None, j: int) -> str:
+def _name(names: Names, j: int) -> str:
     return f"x{j}" if names is None else str(names[j])
 
 
@@ -241,8 +237,8 @@ def transition_table(model: Any) -> list[TransitionWeight]:
     ``(end)``.
     """
     blocks = read_blocks(model)
-    if not blocks.is_chain:
-        raise TypeError(f"{type(model).__name__} has no transitions: pass a ChainSSVM.")
+    what = f"{type(model).__name__} has no transitions: pass a ChainSSVM."
+    require(blocks.is_chain, what, TypeError)
     sources, targets, weights = blocks.moves()
     moves = zip(product(sources, targets), weights.ravel().tolist(), strict=True)
     return Rows(TransitionWeight(*pair, weight) for pair, weight in moves if weight == weight)
@@ -270,8 +266,7 @@ class Explanation:
     chosen, other : list; the predicted labels, and those they are compared with
     score, other_score : float; their scores under the model
     margin : float; ``score − other_score``, which is the sum of the contributions
-    rows : list of Contribution
-        The largest in absolute value first; those of exactly zero are left out.
+    rows : list of Contribution; the largest in absolute value first, without those of zero
     """
 
     chosen: list[Any]
@@ -317,12 +312,7 @@ class Explanation:
 
 
 def explain(
-    model: Any,
-    x: Any,
-    *,
-    index: int | None = None,
-    against: Sequence[Any] | None = None,
-    feature_names: Sequence[str] | None = None,
+    model: Any, x: Any, *, index: Any = None, against: Any = None, feature_names: Names = None
 ) -> Explanation:
     """Why a model predicts the labels it does, and not the next best ones.
 
@@ -358,7 +348,7 @@ def explain(
     used = np.unique(matrix.indices)  # only the columns that occur
     emissions = np.asarray(matrix[:, used] @ blocks.features[:, used].T) + blocks.constant
     if against is None:
-        other = _find_runner_up(model, x, emissions, blocks, chosen)
+        other = _find_second(model, x, emissions, blocks, chosen)
     else:
         other = _numbers(against, blocks, len(chosen))
     rows = _rank(_compare_paths(matrix, blocks, names, chosen, other))
@@ -457,14 +447,12 @@ def _path_score(emissions: Array, blocks: Blocks, path: list[int]) -> float:
     return float(score + blocks.start[path[0]] + blocks.end[path[-1]])
 
 
-def _find_runner_up(
-    model: Any, x: Any, emissions: Array, blocks: Blocks, chosen: list[int]
-) -> list[int]:
+def _find_second(model: Any, x: Any, scores: Array, blocks: Blocks, chosen: list[int]) -> list[int]:
     """The labels of the second highest score, valid in the scheme."""
     nothing = "there is nothing to compare with"
     require(len(blocks.labels) > 1, f"the model knows one label only: {nothing}.")
     if not blocks.is_chain:
-        best_two = np.argsort(-emissions[0], kind="stable")[:2].tolist()
+        best_two = np.argsort(-scores[0], kind="stable")[:2].tolist()
         return [k for k in best_two if [k] != chosen][:1]
     best = model.predict_nbest([x], 2)[0]
     require(len(best) > 1, f"no other labelling is valid in the scheme: {nothing}.")

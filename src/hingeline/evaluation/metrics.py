@@ -167,7 +167,8 @@ def precision_recall_f1(correct: Array, predicted: Array, true: Array) -> tuple[
     return ratio(correct, predicted), ratio(correct, true), ratio(2 * correct, predicted + true)
 
 
-def _scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> list[Score]:
+def make_scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> list[Score]:
+    """Scores by name, from how often each is correct, predicted and true."""
     columns = (*precision_recall_f1(correct, predicted, true), true, predicted, correct)
     return [Score(*row) for row in zip(names, *(c.tolist() for c in columns), strict=True)]
 
@@ -176,8 +177,8 @@ def score_spans(counts: SpanCounts) -> SpanScores:
     """Scores of spans already counted."""
     found = np.array([np.bincount(kind, minlength=len(counts.types)) for kind in counts.kinds])
     occurs = np.flatnonzero(found.any(axis=0))
-    per_type = _scores([counts.types[k] for k in occurs], *found[:, occurs])
-    micro = _scores(["micro"], *found.sum(axis=1, keepdims=True))[0]
+    per_type = make_scores([counts.types[k] for k in occurs], *found[:, occurs])
+    micro = make_scores(["micro"], *found.sum(axis=1, keepdims=True))[0]
     totals = [micro.support, micro.predicted, micro.correct]
     table = np.array([[s.precision, s.recall, s.f1] for s in per_type]).reshape(-1, 3)
     macro = table.mean(axis=0).tolist() if len(table) else [0.0] * 3
@@ -481,10 +482,8 @@ class Evaluation:
         """Rows (score, value, interval or nothing) for a terminal."""
         names = [*ACCURACIES, *(SPAN_SCORES if self.spans else ())]
         intervals = {k: f"{low:.4f} to {high:.4f}" for k, (low, high) in self.intervals.items()}
-        return [
-            (name.replace("_", " "), f"{getattr(self, name):.4f}", intervals.get(name, ""))
-            for name in names
-        ]
+        values = ((name, f"{getattr(self, name):.4f}") for name in names)
+        return [(name.replace("_", " "), value, intervals.get(name, "")) for name, value in values]
 
     def table(self, by: str | None = None) -> list[tuple[str, str, str, str, str]]:
         """Rows (name, precision, recall, F1, support) for a terminal, the heading first.
@@ -587,7 +586,7 @@ def evaluate(
         scheme=name,
         mode=mode,
         spans=None if counts is None else score_spans(counts),
-        per_label=tuple(_scores(pairs.labels, correct, found, true)),
+        per_label=tuple(make_scores(pairs.labels, correct, found, true)),
         labels=tuple(pairs.labels),
         confusion=confusion,
         intervals=resample(pairs, counts, bootstrap, level, random_state) if bootstrap else {},

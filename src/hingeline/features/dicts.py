@@ -15,7 +15,7 @@ from numba import config, types
 from numba.core import cgutils
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 from hingeline._jit import built_as, helper, kernel
 from hingeline.features.input import Encoder, get_strings, pack_strings
 from hingeline.features.tables import SparseSequences, renumber
@@ -522,8 +522,8 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
 
     def _know(self, names: list[str]) -> Self:
         self.vocabulary_ = {name: k for k, name in enumerate(names)}
-        if len(self.vocabulary_) != len(names):
-            raise ValueError("the encoder has an attribute twice: give each once.")
+        fine = len(self.vocabulary_) == len(names)
+        require(fine, "the encoder has an attribute twice: give each once.")
         self.n_features_out_ = len(names)
         return self
 
@@ -534,9 +534,7 @@ def _shorten(vocabulary: dict[str, int], count: int) -> None:
         vocabulary.popitem()
 
 
-def _encode(
-    X: Any, atoms: _Atoms, grow: bool, count: bool, dtype: Any
-) -> tuple[list[Array], Array, Array]:
+def _encode(X: Any, atoms: _Atoms, grow: bool, count: bool, dtype: Any) -> tuple[Any, Array, Array]:
     """Values, columns and lengths of rows; cuts of sentences; how often attributes occur."""
     if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__iter__"):
         raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")

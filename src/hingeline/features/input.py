@@ -179,10 +179,7 @@ def plain_labels(labels: Any) -> list[Any]:
 
 
 def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array, dict[Any, int]]:
-    """The distinct labels, sorted where they can be, and their numbers.
-
-    ``offsets`` say where sequences begin, to name the place of a label that is missing.
-    """
+    """The distinct labels, sorted where they can be, and their numbers; messages want offsets."""
     try:
         distinct = list(dict.fromkeys(labels))
     except TypeError as error:
@@ -215,16 +212,12 @@ def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
 
 
 def _plain(X: Any, lengths: Any = None) -> Any:
-    """Columns of frames as lists, frames of single sequences as arrays or lists of tuples.
-
-    A frame of all tokens, and what is one sequence, are refused.
-    """
+    """Columns of frames as lists, frames of single sequences as arrays or lists of tuples."""
     if lengths is None and hasattr(X, "columns"):
         how = "hingeline.features.from_frame(frame, group=..., label=...)"
         raise TypeError(f"X is a frame: cut it into sequences with {how}.")
-    if isinstance(X, str):
-        how = "pass a list of sequences, each a list of tokens, such as [X.split()]"
-        raise TypeError(f"X is one string: {how}.")
+    what = "X is one string: pass a list of sequences, each a list of tokens, such as [X.split()]."
+    require(not isinstance(X, str), what, TypeError)
     how = "X is a list of sequences, [X] if it is a single one"
     if hasattr(X, "to_list"):
         X, how = X.to_list(), "cut the column, such as frame.groupby(sentence)[column].agg(list)"
@@ -286,13 +279,8 @@ def choose_encoder(features: Any, X: Any, lengths: Any = None) -> tuple[Any, Any
     return (_choose_encoder(X, lengths) if features is None else clone(features)), X
 
 
-def known_tokens(
-    encoder: Any, X: Any, lengths: Any, grow: bool = False
-) -> tuple[sp.csr_matrix, Array]:
-    """Tokens as CSR rows by an encoder fitted before; features that are ready are taken as such.
-
-    If it is to grow, it learns what is new, where it can.
-    """
+def known_tokens(encoder: Any, X: Any, lengths: Any, grow: bool = False) -> tuple[Any, Array]:
+    """Tokens as CSR rows by a fitted encoder, which may grow; features that are ready stay such."""
     X = _plain(X, lengths)
     if encoder is None or _is_ready(encoder, X, lengths):
         return stack_sequences(X, lengths)

@@ -314,10 +314,9 @@ def load(path: str | os.PathLike[str], expected: type | None = None, structure: 
     header, arrays = read_model(path)
     name = os.fspath(path)
     kind = header.get("estimator")
-    cls = estimator_class(kind) if isinstance(kind, str) else None
-    if cls is None:
-        text = f"{name} holds a {kind!r:.40}, which this version of Hingeline does not know"
-        raise ModelFileError(f"{text}: upgrade.")
+    cls: Any = estimator_class(kind) if isinstance(kind, str) else None
+    what = f"{name} holds a {kind!r:.40}, which this version of Hingeline does not know"
+    require(cls, f"{what}: upgrade.", ModelFileError)
     if expected is not None and not issubclass(cls, expected):
         what = f"{name} holds a {kind}, not a {expected.__name__}"
         raise ModelFileError(f"{what}: load it with {kind}.load or hingeline.load.")

@@ -27,6 +27,7 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from io import BufferedReader
 from typing import Any, NamedTuple
 
@@ -88,10 +89,8 @@ class ModelFileError(ValueError):
     """A file that is not a model this version can read; the message names it and the remedy."""
 
 
-def _demand(fine: Any, otherwise: str) -> None:
-    """Refuse a file; :func:`_open` puts its name before what is wrong with it."""
-    if not fine:
-        raise ModelFileError(otherwise)
+#: Refuses a file; :func:`_open` puts its name before what is wrong with it.
+_demand = partial(require, error=ModelFileError)
 
 
 class TensorInfo(NamedTuple):
@@ -255,8 +254,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             _demand(not odd, f"cannot be read: {DAMAGED}.")
             arrays[key] = array.astype(array.dtype.newbyteorder("="), copy=False)
         fine = metadata.get("crc32", f"{checksum:08x}") == f"{checksum:08x}"
-        damage = "is damaged (its contents do not match its checksum)"
-        _demand(fine, f"{damage}: get a fresh copy.")
+        _demand(fine, "is damaged (its contents do not match its checksum): get a fresh copy.")
     return header, arrays
 
 

@@ -203,9 +203,7 @@ def _describe_size(model: Any) -> str:
     return f"{sections.class_count(model)}, {count_of(int(model.n_features_in_), 'feature')}"
 
 
-def _list_figures(
-    facts: sections.Facts, outcome: outcomes.Outcome | None
-) -> list[tuple[str, str, str]]:
+def _list_figures(facts: sections.Facts, outcome: outcomes.Outcome | None) -> list[tuple[str, ...]]:
     """The few figures that matter most: name, value, note."""
     figures = []
     found = None if outcome is None else outcome.evaluation

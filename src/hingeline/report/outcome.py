@@ -51,9 +51,9 @@ class Outcome:
 
     def most_costly(self, n: int) -> list[int]:
         """Examples of the largest loss; of equal ones the shorter first, then the earlier."""
-        lengths = np.array([len(labels) for labels in self.true])
-        order = np.lexsort((lengths, -self.losses))[:n]
-        return [int(i) for i in order if self.losses[i] > 0]
+        lengths = np.array([*map(len, self.true)])
+        order = np.lexsort((lengths, -self.losses))[:n].tolist()
+        return [i for i in order if self.losses[i] > 0]
 
 
 def compare(
@@ -71,7 +71,7 @@ def compare(
     if sets and evaluation is not None:
         raise TypeError("the model gives sets of labels: pass y_true and y_pred, no evaluation.")
     trees, segments = hasattr(model, "projective"), hasattr(model, "segment_features")
-    single = not (own or graph or sets or trees or segments or read_blocks(model).is_chain)
+    single = not (own or graph or sets or trees or read_blocks(model).is_chain)
     part = "node" if graph else "word" if trees else "token"
     if y_true is None:
         what = "tokens are shown with labels"
@@ -142,39 +142,30 @@ def _compare_sets(model: Any, y_true: Any, y_pred: Any, tokens: Any) -> Outcome:
 
 
 def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
-    """Loss of each sequence under a cost matrix in the order of the classes.
-
-    A label that the model does not know costs as much as the dearest error.
-    """
+    """Loss of each sequence under a cost matrix in the order of the classes."""
     index = {label: k for k, label in enumerate(classes.tolist())}
-    n = len(index)
-    most = cost.max() if cost.any() else 1.0
-    table = np.pad(cost, (0, 1), constant_values=most)
-    number = np.array([index.get(label, n) for label in pairs.labels], dtype=np.int64)
+    # A label that the model does not know costs as much as the dearest error.
+    table = np.pad(cost, (0, 1), constant_values=cost.max() if cost.any() else 1.0)
+    number = np.array([index.get(label, len(index)) for label in pairs.labels], dtype=np.int64)
     losses = table[number[pairs.true], number[pairs.predicted]] * ~pairs.right
     return np.diff(np.concatenate([[0.0], np.cumsum(losses)])[pairs.offsets])
 
 
 def _finish(
-    pairs: LabelPairs,
-    losses: Array,
-    evaluation: Evaluation | None,
-    single: bool,
-    tokens: Any,
-    part: str = "token",
+    pairs: LabelPairs, losses: Array, given: Evaluation | None, single: bool, tokens: Any, part: str
 ) -> Outcome:
     true, predicted = (
         [[pairs.labels[k] for k in numbers[lo:hi].tolist()] for lo, hi in pairwise(pairs.offsets)]
         for numbers in (pairs.true, pairs.predicted)
     )
-    if evaluation is None:
+    if given is None:
         plain = single or part != "token"
-        evaluation = metrics.evaluate(true, predicted, scheme=None if plain else "auto")
-    elif evaluation.n_tokens != len(pairs.true):
-        what = f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}"
+        given = metrics.evaluate(true, predicted, scheme=None if plain else "auto")
+    elif given.n_tokens != len(pairs.true):
+        what = f"evaluation is of {given.n_tokens} labels, but y_true has {len(pairs.true)}"
         raise ValueError(f"{what}: pass the labels that were evaluated, or leave one out.")
     tokens = _check_tokens(tokens, true, single)
-    return Outcome(single, evaluation, true, predicted, losses, tokens, pairs, part)
+    return Outcome(single, given, true, predicted, losses, tokens, pairs, part)
 
 
 def _compare_structure(
@@ -192,7 +183,7 @@ def _compare_structure(
     true, predicted = ([y.tolist() for y in side] for side in packed)
     single = all(len(y) == 1 for y in (*true, *predicted))
     if all(len(a) == len(b) for a, b in zip(true, predicted, strict=True)):
-        return _finish(pair_labels(true, predicted), losses, evaluation, single, tokens)
+        return _finish(pair_labels(true, predicted), losses, evaluation, single, tokens, "token")
     what = "tokens need one label each, but true and predicted outputs differ in length"
     require(tokens is None, f"{what}: leave tokens out.")
     return Outcome(False, evaluation, true, predicted, losses)
@@ -200,8 +191,7 @@ def _compare_structure(
 
 def _wrap(y: Any, name: str) -> list[list[Any]]:
     """Single labels as sequences of one."""
-    if not is_list(y):
-        raise TypeError(f"{name} must be a list of labels, got {type(y).__name__}.")
+    require(is_list(y), f"{name} must be a list of labels, got {type(y).__name__}.", TypeError)
     labels = y.tolist() if hasattr(y, "tolist") else list(y)
     for i, label in enumerate(labels):
         if isinstance(label, (list, dict, set, np.ndarray)):
@@ -259,9 +249,7 @@ def describe_evaluation(outcome: Outcome, links: Mapping[str, str]) -> Content:
     return content | {"pairs": _pairs(found), "confusion": _confusion(found, links)}
 
 
-def describe_reliability(
-    outcome: Outcome, sure: Mapping[str, Any], y_true: Any, void: Any
-) -> list[Any]:
+def describe_reliability(outcome: Outcome, sure: dict[str, Any], y: Any, void: Any) -> list[Any]:
     """How often predictions are right that are so sure, by measure: a sentence and a chart."""
     found = []
     right = outcome.pairs.right if outcome.pairs is not None else None
@@ -272,7 +260,7 @@ def describe_reliability(
             continue
         flat = np.concatenate([np.ravel(part) for part in values]).astype(float)
         if void is not None:
-            flat = flat[[label != void for labels in y_true for label in labels]]
+            flat = flat[[label != void for labels in y for label in labels]]
         what = f"{measure} has {len(flat)} values"
         fits = right is not None and len(flat) == len(right)
         require(fits, f"{what}, but y_pred has another number of labels: give one for each.")
@@ -323,14 +311,11 @@ def describe_words(outcome: Outcome, new: Array | None) -> Table | None:
 def _describe_sets(names: list[Any], true: Array, predicted: Array) -> Content:
     """Scores of sets of labels, of each label, and of pairs of them."""
     scores = metrics.multilabel_scores(true.astype(int), predicted.astype(int))
-    shown = [
-        [name.replace("_", " ").replace("f1", "F1"), percent(value)]
-        for name, value in scores._asdict().items()
-    ]
+    titles = (name.replace("_", " ").replace("f1", "F1") for name in scores._fields)
+    shown = [[title, percent(value)] for title, value in zip(titles, scores, strict=True)]
     both = true & predicted
     counts = [part.sum(axis=0) for part in (both, predicted, true)]
-    columns = (*metrics.precision_recall_f1(*counts), *counts[::-1])
-    labels = [Score(*row) for row in zip(names, *(c.tolist() for c in columns), strict=True)]
+    labels = metrics.make_scores(names, *counts)
     together = [part.astype(int).T @ part for part in (true, predicted, both)]
     first, second = np.triu_indices(len(names), 1)
     a, b, c = (counts[first, second] for counts in together)
@@ -385,22 +370,18 @@ def _summary(outcome: Outcome, found: Evaluation) -> Table:
 
 
 def _scores(
-    caption: str,
-    by: str,
-    scores: Sequence[Score],
-    averages: Sequence[Score] = (),
-    iou: bool = False,
+    caption: str, by: str, scores: Sequence[Score], means: Sequence[Score] = (), iou: bool = False
 ) -> Table:
     shown = list(scores)
     if len(shown) > MOST_SCORES:
         shown = sorted(shown, key=lambda s: -s.support)[:MOST_SCORES]
         caption += f": the {MOST_SCORES} most frequent of {count(len(scores))}"
     rows = []
-    for s in (*shown, *averages):
+    for s in (*shown, *means):
         shares = (s.precision, s.recall, s.f1, *([s.iou] if iou else []))
         rows.append([s.name, *(decimal(100 * share, 2) for share in shares), count(s.support)])
     head = (by, "precision %", "recall %", "F1 %", *(["IoU %"] if iou else []), "support")
-    return Table(caption, head, rows, names=(0,), last=len(averages))
+    return Table(caption, head, rows, names=(0,), last=len(means))
 
 
 def _pairs(found: Evaluation) -> Table | None:
@@ -421,8 +402,7 @@ def _confusion(found: Evaluation, links: Mapping[str, str]) -> sections.Matrix:
     lumped = len(names) > MOST_IN_MATRIX
     number = list(range(len(names)))
     if lumped:
-        total = counts.sum(axis=0) + counts.sum(axis=1)
-        kept = sections.keep_largest(total, MOST_IN_MATRIX)
+        kept = sections.keep_largest(counts.sum(axis=0) + counts.sum(axis=1), MOST_IN_MATRIX)
         others = count(len(names) - MOST_IN_MATRIX)
         counts = merge_labels(counts, kept)
         names = [names[k] for k in kept] + [f"{others} others"]

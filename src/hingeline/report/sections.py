@@ -187,8 +187,7 @@ def describe_model(model: Any, facts: Facts) -> Content:
         "gap": significant(facts.duality_gap, 3),
     }
     if not facts.oracle_exact:
-        found = "bounds only" if facts.oracle_bounds else "no bounds"
-        rows["decoding"] = f"not exact, {found}"
+        rows["decoding"] = f"not exact, {'bounds only' if facts.oracle_bounds else 'no bounds'}"
     if not math.isnan(facts.integrality_gap):
         rows["integrality gap, part of the gap"] = significant(facts.integrality_gap, 3)
     if not math.isnan(facts.restricted_gap):
@@ -291,29 +290,20 @@ def _certificates(history: Sequence[HistoryRow]) -> Table | None:
     return Table(caption, head, cells, words=())
 
 
-def describe_weights(
-    model: Any, n_features: int, feature_names: Sequence[str] | None
-) -> Content | None:
+def describe_weights(model: Any, n: int, names: Sequence[str] | None) -> Content | None:
     """Top features and transitions, or the largest weights where they have no names."""
     content: Content = {"tables": [], "features": None, "about": "", "largest": None}
     if hasattr(model, "structure"):
-        return content | _nameless(model, n_features)
+        return content | _nameless(model, n)
     if hasattr(model, "projective"):  # features of arcs are hashed: they have no names
         return None
     if hasattr(model, "pairwise_coef_"):
         content["tables"] = _pair_tables(model)
-    elif hasattr(model, "segment_features"):
-        labels, move = model.classes_.tolist(), model.transition_coef_
-        start, end, boundary = model.start_coef_, model.end_coef_, bool(model.boundary)
-        blocks = Blocks(labels, move, start, start, move, end, True, boundary)
-        content["tables"] = [_transitions(model, blocks)]
     elif (blocks := read_blocks(model)).is_chain:
         content["tables"] = [_transitions(model, blocks)]
-    if not (n_features or content["tables"]):
-        return None
-    if n_features:
-        content["features"] = _features(model, n_features, feature_names)
-    return content
+    if n:
+        content["features"] = _features(model, n, names)
+    return content if n or content["tables"] else None
 
 
 def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
@@ -348,8 +338,7 @@ def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
 def _nameless(model: Any, n: int) -> Content:
     """The largest weights of a user's own structure, by number."""
     weights = np.asarray(model.weights_, dtype=np.float64)
-    order = np.argsort(-np.abs(weights), kind="stable")[:n]
-    shown = [int(k) for k in order if weights[k] != 0]
+    shown = [int(k) for k in np.argsort(-np.abs(weights), kind="stable")[:n] if weights[k] != 0]
     nonzero = int(np.count_nonzero(weights))
     about = (
         f"The structure's joint feature vector has {count_of(len(weights), 'entry', 'entries')}; "
@@ -373,16 +362,11 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
         allowed = np.block([[start, True], [allowed, end[:, None]]])
         rows, columns = np.append(0, kept + 1), np.append(kept, n)
     forbidden = "" if allowed[np.ix_(rows, columns)].all() else f"× is forbidden by {model.scheme_}"
-    return _weight_matrix(
-        np.where(allowed, weights, -np.inf)[np.ix_(rows, columns)],
-        [names[k] for k in rows.tolist()],
-        [heads[k] for k in columns.tolist()],
-        f"From label (rows) to label (columns){which}",
-        "from ↓ to →",
-        "Transitions",
-        "A cell is what the label of its column adds to the score right after that of its row",
-        forbidden,
-    )
+    caption = f"From label (rows) to label (columns){which}"
+    about = "A cell is what the label of its column adds to the score right after that of its row"
+    shown = np.where(allowed, weights, -np.inf)[np.ix_(rows, columns)]
+    labels = [names[k] for k in rows.tolist()], [heads[k] for k in columns.tolist()]
+    return _weight_matrix(shown, *labels, (caption, "from ↓ to →", "Transitions", about), forbidden)
 
 
 def _pair_tables(model: Any) -> list[Matrix]:
@@ -399,20 +383,16 @@ def _pair_tables(model: Any) -> list[Matrix]:
         caption = "First node (rows) and second node (columns) of an edge"
         corner = "first ↓ second →"
         kinds, features = model.n_edge_types_, max(1, model.n_edge_features_)
-        titles = [
-            "Pairs of neighbours"
-            + f", edges of type {t}" * (kinds > 1)
-            + f", edge feature {f}" * (features > 1)
-            for t in range(kinds)
-            for f in range(features)
-        ]
+        types = [f", edges of type {t}" * (kinds > 1) for t in range(kinds)]
+        of = [f", edge feature {f}" * (features > 1) for f in range(features)]
+        titles = [f"Pairs of neighbours{t}{f}" for t in types for f in of]
         note = "A cell is what the two labels at the ends of an edge add to the score"
     found = []
     for k, weights in enumerate(tables):
         kept, which = _keep_largest(np.nan_to_num(weights))
         shown, part = [labels[j] for j in kept.tolist()], weights[np.ix_(kept, kept)]
         text = caption + which, corner, titles[k], note
-        found.append(_weight_matrix(part, shown, shown, *text))
+        found.append(_weight_matrix(part, shown, shown, text))
     return found
 
 
@@ -429,16 +409,10 @@ def keep_largest(sizes: Array, n: int) -> Array:
 
 
 def _weight_matrix(
-    weights: Array,
-    rows: list[Any],
-    columns: list[Any],
-    caption: str,
-    corner: str,
-    title: str,
-    about: str,
-    forbidden: str = "",
+    weights: Array, rows: list[Any], columns: list[Any], text: Sequence[str], forbidden: str = ""
 ) -> Matrix:
     """Weights of pairs of labels: NaN is no weight at all, −∞ what is forbidden."""
+    caption, corner, title, about = text
     largest = float(np.max(np.abs(weights[np.isfinite(weights)]), initial=0.0)) or 1.0
     # Cells have room for few characters: weights of another size are shown in units of their own.
     power = 0 if 0.1 <= largest < 1000 else math.floor(math.log10(largest))
@@ -453,10 +427,7 @@ def _weight_matrix(
         kind = pick_shade(abs(weight) / largest, "b" if weight > 0 else "o")
         return Cell(decimal(weight / unit, decimals) if weight else "·", kind)
 
-    lines = [
-        (name, [cell(weight) for weight in line])
-        for name, line in zip(rows, weights.tolist(), strict=True)
-    ]
+    lines = [(name, [*map(cell, row)]) for name, row in zip(rows, weights.tolist(), strict=True)]
     units = f", in units of {words.power_of_ten(power)}" if power else ""
     note = (
         f"{about}{units}. Positive weights are blue, negative ones are orange. "
