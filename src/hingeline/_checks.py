@@ -59,6 +59,11 @@ def require(fine: Any, message: str, error: type[Exception] = ValueError) -> Non
         raise error(message)
 
 
+def require_type(fine: Any, name: str, wanted: str, value: Any) -> None:
+    """Raise a TypeError that says what a value must be, and of what type it is, unless it fits."""
+    require(fine, f"{name} must be {wanted}, got {type(value).__name__}.", TypeError)
+
+
 def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = False) -> None:
     """Refuse what is not a positive (finite) number."""
     kind = numbers.Integral if integer else numbers.Real

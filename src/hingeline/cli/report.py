@@ -32,8 +32,7 @@ def report(
     from hingeline.report import write_report
 
     reporter = files.Reporter(model.name, None)
-    estimator = hingeline.load(model)
-    estimator.set_params(n_jobs=n_jobs)
+    estimator = hingeline.load(model).set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
         estimator.stop_reason_ = (
             f"{found['why no gap']} ({found['unlabelled']} without labels; constraints: "
@@ -80,8 +79,7 @@ def report(
 
 def _predict_with(path: Path, samples: files.Samples, test: str, format: str, n_jobs: Any) -> Any:
     """What another model predicts for the test file, as it reads that file."""
-    other = hingeline.load(path)
-    other.set_params(n_jobs=n_jobs)
+    other = hingeline.load(path).set_params(n_jobs=n_jobs)
     own = files.read_for(other, path, test, format)
     a, b = own.layout, samples.layout
     same = a.kind == b.kind and a.labels == b.labels

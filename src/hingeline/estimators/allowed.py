@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hingeline import schemes
-from hingeline._checks import Array, require, warn
+from hingeline._checks import Array, require, require_type, warn
 from hingeline.structures.chain import ChainProblem
 
 Valid = tuple[Array, Array, Array]
@@ -70,8 +70,7 @@ def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
         table[:] = allowed
     else:
         fine = isinstance(allowed, (Sequence, np.ndarray)) and not isinstance(allowed, (str, bytes))
-        what = "allowed must be a list with one entry per sequence"
-        require(fine, f"{what}, got {type(allowed).__name__}.", TypeError)
+        require_type(fine, "allowed", "a list with one entry per sequence", allowed)
         what = f"allowed has {len(allowed)} entries, but there are {n} sequences."
         require(len(allowed) == n, what)
         for i, entry in enumerate(allowed):

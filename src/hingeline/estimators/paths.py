@@ -369,9 +369,9 @@ def _check_values(name: str, values: Any) -> Array:
 
 def _start(estimator: BaseSSVM, **params: Any) -> Any:
     """A copy to walk the path with."""
-    if not isinstance(estimator, BaseSSVM):
-        what = f"a path needs one of Hingeline's estimators, got {type(estimator).__name__}"
-        raise TypeError(f"{what}: for a pipeline, transform X first.")
+    what = f"a path needs one of Hingeline's estimators, got {type(estimator).__name__}"
+    fine = isinstance(estimator, BaseSSVM)
+    require(fine, f"{what}: for a pipeline, transform X first.", TypeError)
     default = signature(type(estimator)).parameters["C"].default
     model = clone(estimator).set_params(warm_start=True, C=default, **params)
     model.check_parameters()

@@ -189,9 +189,8 @@ class CalibratedChain(BaseEstimator):
         """The calibrated model that :meth:`save` wrote."""
         model = load(path)
         known = model.metadata_.get("calibration")
-        if known is None:
-            how = "hingeline calibrate, or fit() of a CalibratedChain, learns it from held-out data"
-            raise ModelFileError(f"{path} holds a model without a calibration: {how}.")
+        how = "hingeline calibrate, or fit() of a CalibratedChain, learns it from held-out data"
+        require(known, f"{path} holds a model without a calibration: {how}.", ModelFileError)
         try:
             made = cls(model, known["method"])
             one_of("method", made.method, METHODS)

@@ -41,11 +41,9 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
     Features are named by the model's encoder, by ``feature_names_in_``, or by their number.
     """
     layout, whose = _read_layout(model), f"the weights of {type(model).__name__}"
-    if not layout:
-        raise TypeError(f"{whose} have no names: only its structure knows what weights_ means.")
-    if "unary" in layout:
-        remedy = "read unary_coef_ and pairwise_coef_ instead"
-        raise TypeError(f"{whose} are tables of different shapes: {remedy}.")
+    require(layout, f"{whose} have no names: only its structure knows what they mean.", TypeError)
+    how = "read unary_coef_ and pairwise_coef_ instead"
+    require("unary" not in layout, f"{whose} are tables of different shapes: {how}.", TypeError)
     labels = model.classes_.tolist()
     for block, table in layout.split(model.weights_).items():
         names: Any = labels if block == "transition" else None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array, is_list, one_of, require
+from hingeline._checks import Array, is_list, one_of, require, require_type
 from hingeline.core.results import align as align
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
 from hingeline.taxonomy import Taxonomy
@@ -64,8 +64,7 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
 
 
 def _lists(y: Any, name: str) -> list[list[Any]]:
-    if not is_list(y):
-        raise TypeError(f"{name} must be a list of label sequences, got {type(y).__name__}.")
+    require_type(is_list(y), name, "a list of label sequences", y)
     found = []
     for i, labels in enumerate(y):
         if not is_list(labels):

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, numeric_matrix, require
+from hingeline._checks import Array, is_list, numeric_matrix, require, require_type
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.features.tables import SparseSequences, TokenTable
 
@@ -149,8 +149,7 @@ def stack_labels(
         what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
         require(len(flat) == offsets[-1], f"{what}: one label per row.")
         return flat
-    if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
-        raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
+    require_type(is_list(y) and hasattr(y, "__len__"), "y", "a list of label sequences", y)
     y = y.to_list() if hasattr(y, "to_list") else y
     what = f"X has {len(offsets) - 1} {whole}s and y has {len(y)}"
     if len(y) == offsets[-1] and not isinstance(y[0], (list, tuple, np.ndarray)):

@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, require, require_type
 from hingeline.features.input import Encoder, get_meta
 from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
 from hingeline.features.vocabulary import Hasher, Vocabulary
@@ -542,13 +542,12 @@ def as_table(X: Any) -> TokenTable:
         return X
     if hasattr(X, "columns") and not isinstance(X, Mapping):
         raise TypeError("X is a frame: cut it into sentences with hingeline.features.from_frame.")
-    if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__len__"):
-        raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
+    fine = hasattr(X, "__len__") and not isinstance(X, (str, bytes, Mapping))
+    require_type(fine, "X", "a list of sentences", X)
     texts = (isinstance(x, np.ndarray) and x.ndim and x.dtype.kind in "OU" for x in X)
     X = [x.tolist() if text else x for x, text in zip(X, texts, strict=True)]
     require(X, "X is empty: there are no sequences.")
-    if not isinstance(X[0], (list, tuple)):
-        raise TypeError(f"X[0] must be a list of tokens, got {type(X[0]).__name__}.")
+    require_type(isinstance(X[0], (list, tuple)), "X[0]", "a list of tokens", X[0])
     kinds = set(map(type, chain.from_iterable(X)))
     if wrong := [kind for kind in kinds if not issubclass(kind, (str, tuple, list))]:
         hint = ": use DictEncoder" if issubclass(wrong[0], Mapping) else ""

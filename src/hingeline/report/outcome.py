@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import Array, check_loss, is_list, require
+from hingeline._checks import Array, check_loss, is_list, require, require_type
 from hingeline._words import brief, count, count_of, decimal, percent
 from hingeline.evaluation import metrics
 from hingeline.evaluation.calibration import calibration_error
@@ -60,9 +60,8 @@ def compare(
     model: Any, evaluation: Evaluation | None, y_true: Any, y_pred: Any, tokens: Any
 ) -> Outcome | None:
     """The outcome that the arguments of a report describe; None if they describe none."""
-    if evaluation is not None and not isinstance(evaluation, Evaluation):
-        what = "evaluation must be what hingeline.evaluation.metrics.evaluate returns"
-        raise TypeError(f"{what}, got {type(evaluation).__name__}.")
+    fine, wanted = isinstance(evaluation, (Evaluation, type(None))), "what metrics.evaluate returns"
+    require_type(fine, "evaluation", wanted, evaluation)
     if (y_true is None) != (y_pred is None):
         given, missing = ("y_true", "y_pred") if y_pred is None else ("y_pred", "y_true")
         raise ValueError(f"{given} is given without {missing}: pass both or neither.")
@@ -191,7 +190,7 @@ def _compare_structure(
 
 def _wrap(y: Any, name: str) -> list[list[Any]]:
     """Single labels as sequences of one."""
-    require(is_list(y), f"{name} must be a list of labels, got {type(y).__name__}.", TypeError)
+    require_type(is_list(y), name, "a list of labels", y)
     labels = y.tolist() if hasattr(y, "tolist") else list(y)
     for i, label in enumerate(labels):
         if isinstance(label, (list, dict, set, np.ndarray)):

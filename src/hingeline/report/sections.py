@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline import _words as words
-from hingeline._checks import Array
+from hingeline._checks import Array, require, require_type
 from hingeline._words import SPACE, count, count_of, decimal, percent, show, significant
 from hingeline.core.results import HistoryRow, relative
 from hingeline.estimators.allowed import moves_of
@@ -465,11 +465,9 @@ def describe_provenance(model: Any, command: Any, data: Any, date: Any) -> Conte
 
 def command_text(command: Any) -> str:
     """A command as one text; a list is joined as a shell would want it."""
-    if isinstance(command, str):
-        return command
-    if not isinstance(command, (list, tuple)):
-        raise TypeError(f"command must be text or a list of words, got {type(command).__name__}.")
-    return shlex.join(map(str, command))
+    fine = isinstance(command, (str, list, tuple))
+    require_type(fine, "command", "text or a list of words", command)
+    return command if isinstance(command, str) else shlex.join(map(str, command))
 
 
 def seed_words(seed: Any) -> str:
@@ -485,20 +483,17 @@ def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
     """(role, name, bytes or None, SHA-256) of each data file; ``data`` as for a report."""
     if data is None or isinstance(data, (str, os.PathLike)):
         data = [] if data is None else [data]
-    if not isinstance(data, (Mapping, list, tuple)):
-        what = "data must be a path, a list of paths or a dict of them"
-        raise TypeError(f"{what}, got {type(data).__name__}.")
+    fine = isinstance(data, (Mapping, list, tuple))
+    require_type(fine, "data", "a path, a list of paths or a dict of them", data)
     found: list[tuple[str, str, int | None, str]] = []
     for role, value in data.items() if isinstance(data, Mapping) else [("", v) for v in data]:
         where = f"data[{role!r}]" if role else "data"
         if isinstance(value, Mapping):
-            if not {"name", "sha256"} <= set(value):
-                raise ValueError(f"{where} must have a 'name' and a 'sha256'.")
+            require({"name", "sha256"} <= {*value}, f"{where} must have a 'name' and a 'sha256'.")
             name, digest = str(value["name"]), str(value["sha256"])
             found.append((str(role), name, value.get("bytes"), digest))
             continue
-        if not isinstance(value, (str, os.PathLike)):
-            raise TypeError(f"{where} must be a path, got {type(value).__name__}.")
+        require_type(isinstance(value, (str, os.PathLike)), where, "a path", value)
         name = os.fspath(value)
         try:
             with open(value, "rb") as file:
