@@ -136,8 +136,7 @@ def valid_moves(classes: Sequence[Any], scheme: str) -> tuple[Array, Array, Arra
     tagged = prefixes != "O"
     same &= tagged[:, None] & tagged
     between = mask(rules.closes, False)[:, None] & mask(rules.opens, False)
-    within = mask(rules.closes, True)[:, None] & mask(rules.opens, True) & same
-    moves = between | within
+    moves = between | (mask(rules.closes, True)[:, None] & mask(rules.opens, True) & same)
     if name == "IOB1":
         moves &= same | (prefixes != "B")
     if name == "IOE1":
@@ -182,9 +181,7 @@ def detect_scheme(labels: Iterable[Any]) -> str | None:
     True
     """
     items = list(labels)
-    if not is_nested(items):
-        return detect_from_arrays(items, None, None)
-    return detect_from_arrays(*encode(items))
+    return detect_from_arrays(*(encode(items) if is_nested(items) else (items, None, None)))
 
 
 def detect_from_arrays(classes: Sequence[Any], codes: Any, offsets: Any) -> str | None:
@@ -298,8 +295,7 @@ def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default
         scheme = detect_scheme([plain(labels)])
     classes, codes, offsets = encode([labels])
     types, kind, first, stop = span_arrays(classes, codes, offsets, scheme, mode)
-    names = [types[k] for k in kind.tolist()]
-    return list(zip(names, first.tolist(), stop.tolist(), strict=True))
+    return list(zip([types[k] for k in kind.tolist()], first.tolist(), stop.tolist(), strict=True))
 
 
 def convert_scheme(labels: Sequence[Any], source: str, target: str) -> list[Any]:

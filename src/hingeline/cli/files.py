@@ -374,11 +374,9 @@ def _column_names(path: str, own: list[str], layout: Layout) -> list[str]:
         if len(names) == width:
             return names
     counts = ["one column" if n == 1 else f"{n} columns" for n in (width, len(every))]
-    raise ValueError(
-        f"{path} has {counts[0]}, but the model was trained on {counts[1]} ({', '.join(every)}): "
-        f"give those, with or without {layout.label}, or only those it reads "
-        f"({', '.join(inputs)})."
-    )
+    what = f"{path} has {counts[0]}, but the model was trained on {counts[1]} ({', '.join(every)})"
+    how = f"give those, with or without {layout.label}, or only those it reads"
+    raise ValueError(f"{what}: {how} ({', '.join(inputs)}).")
 
 
 def source_of(path: str, hashed: bool = True) -> dict[str, Any]:

@@ -34,10 +34,8 @@ def report(
     reporter = files.Reporter(model.name, None)
     estimator = hingeline.load(model).set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
-        estimator.stop_reason_ = (
-            f"{found['why no gap']} ({found['unlabelled']} without labels; constraints: "
-            f"{found['constraints']}; chosen: {found['chosen']})"
-        )
+        told = f"{found['unlabelled']} without labels; constraints: {found['constraints']}"
+        estimator.stop_reason_ = f"{found['why no gap']} ({told}; chosen: {found['chosen']})"
     if files.holds_sets(estimator) and estimator.n_labels_ > 1:  # by the names in the file
         estimator.classes_ = np.array(files.layout_of(estimator, model).labels, dtype=object)
     known: dict[str, Any] = {}

@@ -73,10 +73,8 @@ def update(
         "new_labels": len(estimator.classes_) - labels,
         "new_features": estimator.n_features_in_ - width,
     }
-    progress.say(
-        f"the model remembers {facts['examples']:,} examples; {facts['new_labels']} labels and "
-        f"{facts['new_features']:,} features are new"
-    )
+    new = f"{facts['new_labels']} labels and {facts['new_features']:,} features are new"
+    progress.say(f"the model remembers {facts['examples']:,} examples; {new}")
     before = estimator.metadata_.get("data")
     read = [*(before if isinstance(before, list) else ()), files.source_of(data)]
     options = {"dtype": dtype, "sparse": sparse, "state": keep_state}

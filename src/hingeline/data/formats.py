@@ -248,11 +248,10 @@ def detect_format(source: File) -> str:
 
 
 def _is_trees(content: bytes) -> bool:
-    from hingeline.data.trees import iter_trees
+    from hingeline.data.trees import read_trees
 
     try:
-        for _ in iter_trees(TextSource(io.BytesIO(content), "")):
-            pass
+        read_trees(TextSource(io.BytesIO(content), ""))
     except ParseError as error:
         return "never closed" in error.problem  # the beginning of a file may end inside a tree
     return True

@@ -39,12 +39,8 @@ FINDINGS = (
     *("relaxed_objective_", "relaxed_gap_", "structured_objective_", "fractional_", "soft_rho_"),
     "integrality_gap_",
 )
-
-
-OTHER_DATA = (
-    "warm_start=True, but the training data are not those of the previous fit: starting afresh "
-    "(use partial_fit to add examples)."
-)
+OTHER_DATA = "warm_start=True, but the training data are not those of the previous fit: starting"
+OTHER_DATA += " afresh (use partial_fit to add examples)."
 
 
 def forget_extras(estimator: Any) -> None:

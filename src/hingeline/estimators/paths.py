@@ -136,11 +136,9 @@ def solve_nu(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> 
         result, dual, solver = estimator._solve_with(compiled, weights, start, nu=nu)
         if result.converged and solver._best_rho <= 0.0:
             least = min(solver.least_hinge, highest)
-            warn(
-                f"nu={nu:g} is not above its least value for these data, which is at most "
-                f"{least:.6g} (the smallest mean hinge found), so that rho and all weights are 0 "
-                f"and nothing is learnt: choose a larger nu, up to {highest:.6g}."
-            )
+            what = f"nu={nu:g} is not above its least value for these data, which is at most"
+            why = f"{least:.6g} (the smallest mean hinge found), so that rho and all weights are 0"
+            warn(f"{what} {why} and nothing is learnt: choose a larger nu, up to {highest:.6g}.")
         _store(estimator, result, solver._best_rho, margins, float(weights.sum()))
     return result, dual
 

@@ -344,13 +344,11 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
 
 def _are_columns(sentences: Any, width: int) -> bool:
     """Whether lists of strings are columns of a table, not features: as many, and without names."""
-    named = True
-    for sentence in sentences:
-        for token in sentence:
-            if not isinstance(token, list) or len(token) != width:
-                return False
-            named = named and any(isinstance(text, str) and "=" in text[1:-1] for text in token)
-    return not named
+    tokens = [token for sentence in sentences if is_list(sentence) for token in sentence]
+    if any(not isinstance(token, list) or len(token) != width for token in tokens):
+        return False
+    named = (any(isinstance(x, str) and "=" in x[1:-1] for x in token) for token in tokens)
+    return not all(named)
 
 
 def _cut(X: Any, lengths: Any) -> Any:

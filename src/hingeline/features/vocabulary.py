@@ -222,10 +222,8 @@ class Layout:
         ``read`` gives the codes of distinct values.
         """
         found = {k: _find_values(table, k) for k in self.used_columns}
-        codes = []
-        for source in self.sources:
-            values, tokens = found[source.column]
-            codes.append(read(source, values)[tokens])
+        own = [(source, *found[source.column]) for source in self.sources]
+        codes = [read(source, values)[tokens] for source, values, tokens in own]
         starts, ends, lengths = table.offsets[:-1], table.offsets[1:], table.lengths
         first = [starts[lengths > k] + k for k in range(self.reach)]
         last = [ends[lengths > k] - 1 - k for k in range(self.reach)]

@@ -60,7 +60,8 @@ def compare(
     model: Any, evaluation: Evaluation | None, y_true: Any, y_pred: Any, tokens: Any
 ) -> Outcome | None:
     """The outcome that the arguments of a report describe; None if they describe none."""
-    fine, wanted = isinstance(evaluation, (Evaluation, type(None))), "what metrics.evaluate returns"
+    fine = evaluation is None or isinstance(evaluation, Evaluation)
+    wanted = "what hingeline.evaluation.metrics.evaluate returns"
     require_type(fine, "evaluation", wanted, evaluation)
     if (y_true is None) != (y_pred is None):
         given, missing = ("y_true", "y_pred") if y_pred is None else ("y_pred", "y_true")
@@ -225,11 +226,9 @@ def describe_evaluation(outcome: Outcome, links: Mapping[str, str]) -> Content:
     about = [] if found is None else [_describe_data(outcome, found)]
     if len(outcome.losses):
         losses, what = outcome.losses, outcome.noun
-        about.append(
-            f"The mean loss is {brief(float(losses.mean()))} per {what}; "
-            f"{percent(float((losses == 0).mean()), 1)} of the {count_of(len(losses), what)} "
-            "have no loss."
-        )
+        mean, none = brief(float(losses.mean())), percent(float((losses == 0).mean()), 1)
+        of = count_of(len(losses), what)
+        about.append(f"The mean loss is {mean} per {what}; {none} of the {of} have no loss.")
     content: Content = {"about": about, "summary": None, "spans": None, "confusion": None}
     if outcome.sets is not None:
         return content | _describe_sets(*outcome.sets)
@@ -419,10 +418,8 @@ def _confusion(found: Evaluation, links: Mapping[str, str]) -> sections.Matrix:
         return sections.Cell(count(n) if n else "·", kind, key, links.get(key, ""))
 
     rows = [(name, [cell(a, b) for b in range(len(names))]) for a, name in enumerate(names)]
-    note = (
-        "A cell is a count: what is right is blue, on the diagonal, and what is wrong is orange. "
-        "The shade is the share of the row, on a scale of square roots."
-    )
+    note = "A cell is a count: what is right is blue, on the diagonal, and what is wrong is orange"
+    note += ". The shade is the share of the row, on a scale of square roots."
     if links:
         note += " An underlined count leads to examples."
     return sections.Matrix(caption, "true ↓ predicted →", names, rows, note)

@@ -142,11 +142,9 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
             why = "No gap is certified: decoding is not exact, so nothing bounds the optimum."
         elif not math.isnan(facts.restricted_gap):
             gap = relative(facts.restricted_gap, facts.restricted_objective)
-            why = (
-                "No gap of the whole problem is certified, because its slack is a sum over more "
-                f"outputs than can be listed. Over the outputs found, at most "
-                f"{words.percent_at_most(gap)} of the objective can still be gained."
-            )
+            why = "No gap of the whole problem is certified, because its slack is a sum over more"
+            why += " outputs than can be listed. Over the outputs found, at most"
+            why += f" {words.percent_at_most(gap)} of the objective can still be gained."
     elif math.isinf(facts.primal_objective):
         why = "No gap is certified: no weights were found that keep every margin (C = ∞)."
     elif facts.duality_gap <= 0.0:
@@ -160,10 +158,8 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
     sentence = f"It is certified that at most {most} of the objective can still be gained."
     if facts.integrality_gap > 0.0:
         part = words.percent_at_most(min(facts.integrality_gap / facts.duality_gap, 1.0))
-        sentence += (
-            f" Decoding was not exact: at most {part} of the gap is that between the bounds of "
-            "decoding and the outputs found, which more passes do not close."
-        )
+        sentence += f" Decoding was not exact: at most {part} of the gap is that between the bounds"
+        sentence += " of decoding and the outputs found, which more passes do not close."
     return f"≤{SPACE}{most}", sentence
 
 
@@ -311,10 +307,8 @@ def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
     groups = [(label, list(found)) for label, found in groupby(rows, key=lambda row: row.label)]
     if not groups:
         return {"about": "All weights of features are zero.", "cards": []}
-    about = (
-        f"For each label, up to {count_of(n, 'feature')} that speak most for it and as many that "
-        "speak most against it."
-    )
+    about = f"For each label, up to {count_of(n, 'feature')} that speak most for it and as many"
+    about += " that speak most against it."
     if len(groups) > MOST_LABELS:
         shown = f"the {MOST_LABELS} of {count(len(groups))} labels with the largest weights"
         about += f" Only {shown} are shown."
@@ -340,10 +334,9 @@ def _nameless(model: Any, n: int) -> Content:
     weights = np.asarray(model.weights_, dtype=np.float64)
     shown = [int(k) for k in np.argsort(-np.abs(weights), kind="stable")[:n] if weights[k] != 0]
     nonzero = int(np.count_nonzero(weights))
-    about = (
-        f"The structure's joint feature vector has {count_of(len(weights), 'entry', 'entries')}; "
-        f"{count(nonzero)} {'has a weight' if nonzero == 1 else 'have weights'} other than zero."
-    )
+    size = count_of(len(weights), "entry", "entries")
+    have = f"{count(nonzero)} {'has a weight' if nonzero == 1 else 'have weights'}"
+    about = f"The structure's joint feature vector has {size}; {have} other than zero."
     decimals = words.decimals_for(float(np.max(np.abs(weights), initial=0.0)), 3)
     rows = [[count(k), decimal(weights[k], decimals)] for k in shown]
     table = Table(f"The {len(shown)} largest weights", ("entry", "weight"), rows, words=())
@@ -361,10 +354,10 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
     if blocks.has_boundary:
         allowed = np.block([[start, True], [allowed, end[:, None]]])
         rows, columns = np.append(0, kept + 1), np.append(kept, n)
-    forbidden = "" if allowed[np.ix_(rows, columns)].all() else f"× is forbidden by {model.scheme_}"
     caption = f"From label (rows) to label (columns){which}"
     about = "A cell is what the label of its column adds to the score right after that of its row"
     shown = np.where(allowed, weights, -np.inf)[np.ix_(rows, columns)]
+    forbidden = f"× is forbidden by {model.scheme_}. " if np.isinf(shown).any() else ""
     labels = [names[k] for k in rows.tolist()], [heads[k] for k in columns.tolist()]
     return _weight_matrix(shown, *labels, (caption, "from ↓ to →", "Transitions", about), forbidden)
 
@@ -429,11 +422,8 @@ def _weight_matrix(
 
     lines = [(name, [*map(cell, row)]) for name, row in zip(rows, weights.tolist(), strict=True)]
     units = f", in units of {words.power_of_ten(power)}" if power else ""
-    note = (
-        f"{about}{units}. Positive weights are blue, negative ones are orange. "
-        f"{forbidden}{'. ' * bool(forbidden)}The shade is the share of the largest, on a scale of "
-        "square roots."
-    )
+    note = f"{about}{units}. Positive weights are blue, negative ones are orange. {forbidden}"
+    note += "The shade is the share of the largest, on a scale of square roots."
     return Matrix(caption, corner, columns, lines, note, title)
 
 
