@@ -124,15 +124,10 @@ class FitProgress(Progress):
     def __init__(self, quiet: bool = False) -> None:
         console = Console(stderr=True)
         self.quiet = quiet
-        super().__init__(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[state]}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=quiet or not console.is_terminal or console.is_dumb_terminal,
-        )
+        bars = console.is_terminal and not console.is_dumb_terminal and not quiet
+        columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24)
+        ends = TextColumn("{task.fields[state]}"), TimeElapsedColumn()
+        super().__init__(*columns, *ends, console=console, disable=not bars)
 
     def stop(self) -> None:
         """Take the bars away, where there are any."""
@@ -254,26 +249,19 @@ def outcome_of(model: Any) -> dict[str, Any]:
         facts = {"C": finite(model.C_), "nu": model.nu_, "rho": model.rho_, **risks}
     if hasattr(model, "nu_path_"):
         facts["nu_tried"] = list_rows(model.nu_path_)
-    return facts | {
-        "relative_gap": finite(relative(model.duality_gap_, positive_part(model))),
-        "restricted_gap": finite(relative(model.restricted_gap_, model.restricted_objective_)),
-        "converged": model.converged_,
-        "stop_reason": model.stop_reason_,
-        "passes": model.n_iter_,
-    }
+    gap = finite(relative(model.duality_gap_, positive_part(model)))
+    restricted = finite(relative(model.restricted_gap_, model.restricted_objective_))
+    facts |= {"relative_gap": gap, "restricted_gap": restricted, "converged": model.converged_}
+    return facts | {"stop_reason": model.stop_reason_, "passes": model.n_iter_}
 
 
 def write_model(
     path: Path, estimator: Any, clock: Clock, layout: Any, data: Any, metadata: Any, **options: Any
 ) -> dict[str, Any]:
     """Write a model and where it came from; what results begin with."""
-    facts = {
-        "layout": asdict(layout),
-        "command": shlex.join(["hingeline", *sys.argv[1:]]),
-        "data": data,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions(),
-    }
+    command = shlex.join(["hingeline", *sys.argv[1:]])
+    facts = {"layout": asdict(layout), "command": command, "data": data}
+    facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions()}
     with blame("--model"):
         written = estimator.save(path, metadata=facts | metadata, **options)
     clock.stop("write")

@@ -37,12 +37,8 @@ def info(
 
     header, tensors = read_header(model)
     kind = header.get("kind", header.get("estimator", "unknown"))
-    facts: dict[str, Any] = {
-        "file": str(model),
-        "holds": kind,
-        "bytes": model.stat().st_size,
-        "arrays": {n: f"{t.dtype} {list(t.shape)}" for n, t in tensors.items()},
-    }
+    facts: dict[str, Any] = {"file": str(model), "holds": kind, "bytes": model.stat().st_size}
+    facts["arrays"] = {n: f"{t.dtype} {list(t.shape)}" for n, t in tensors.items()}
     if kind == "checkpoint":
         facts |= {"passes": header.get("passes"), "identity": header.get("identity")}
     else:

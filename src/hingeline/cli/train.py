@@ -216,10 +216,8 @@ def train(
     estimator.set_params(warm_start=keep_state or bool(values))
     blamed = title if workers is None else ""  # blocks name files themselves
     judge = score_held_out if dev else None
-    best, tried = fits.find_best(
-        *(progress, estimator, learn, values or [estimator.C], judge),
-        *(patience, watcher, keep_state, blamed),
-    )
+    rest = judge, patience, watcher, keep_state, blamed
+    best, tried = fits.find_best(progress, estimator, learn, values or [estimator.C], *rest)
     if best.C == "auto":  # for updates
         tried, best.C = fits.list_rows(best.C_path_), best.C_
     if workers is None and encoder is not None:

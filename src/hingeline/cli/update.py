@@ -68,11 +68,8 @@ def update(
     with blame(data):
         progress.fit("updating", estimator, learn)
     clock.stop("train")
-    facts = {
-        "examples": estimator.n_examples_,
-        "new_labels": len(estimator.classes_) - labels,
-        "new_features": estimator.n_features_in_ - width,
-    }
+    facts = {"examples": estimator.n_examples_, "new_labels": len(estimator.classes_) - labels}
+    facts["new_features"] = estimator.n_features_in_ - width
     new = f"{facts['new_labels']} labels and {facts['new_features']:,} features are new"
     progress.say(f"the model remembers {facts['examples']:,} examples; {new}")
     before = estimator.metadata_.get("data")

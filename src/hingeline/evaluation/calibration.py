@@ -159,10 +159,9 @@ class CalibratedChain(BaseEstimator):
             raise TypeError(f"model must be a fitted ChainSSVM, got {self.model!r}.")
         found, right, right_spans = self._compare(X, y, lengths)
         token_owner = np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
-        self.calibration_error_ = {
-            "tokens": self._cross_validate(found.margins, right, token_owner),
-            "spans": self._cross_validate(found.span_margins, right_spans, found.owner),
-        }
+        tokens = self._cross_validate(found.margins, right, token_owner)
+        spans = self._cross_validate(found.span_margins, right_spans, found.owner)
+        self.calibration_error_ = {"tokens": tokens, "spans": spans}
         self.token_map_ = _learn_map(self.method, found.margins, right)
         self.span_map_ = None
         if len(right_spans):

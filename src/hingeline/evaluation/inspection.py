@@ -280,13 +280,12 @@ class Explanation:
 
     def by_position(self) -> list[dict[str, Any]]:
         """The lead by token: rows of position, chosen and other label, contribution."""
-        table = [
-            {"position": t, "chosen": a, "other": b, "contribution": 0.0}
-            for t, (a, b) in enumerate(zip(self.chosen, self.other, strict=True))
-        ]
+        leads = [0.0] * len(self.chosen)
         for row in self.rows:
-            table[row.position]["contribution"] += row.contribution
-        return table
+            leads[row.position] += row.contribution
+        names = ("position", "chosen", "other", "contribution")
+        columns = range(len(leads)), self.chosen, self.other, leads
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def text(self, n: int = 20) -> str:
         """The labels, the scores and the n largest contributions, for a terminal."""

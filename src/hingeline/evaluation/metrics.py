@@ -101,10 +101,9 @@ def count_spans(pairs: LabelPairs, scheme: str | None, mode: str) -> SpanCounts:
     labels = pairs.labels
     if scheme == "segments":
         labels, scheme, mode = [x if x == "O" else f"I-{x}" for x in labels], "IO", "default"
-    (types, kind, first, stop), (_, other_kind, other_first, other_stop) = (
-        span_arrays(labels, side, pairs.offsets, scheme, mode)
-        for side in (pairs.true, pairs.predicted)
-    )
+    how = pairs.offsets, scheme, mode
+    types, kind, first, stop = span_arrays(labels, pairs.true, *how)
+    _, other_kind, other_first, other_stop = span_arrays(labels, pairs.predicted, *how)
     # Spans of one side never overlap, so a first token names at most one.
     _, a, b = np.intersect1d(first, other_first, assume_unique=True, return_indices=True)
     same = a[(stop[a] == other_stop[b]) & (kind[a] == other_kind[b])]
@@ -507,11 +506,9 @@ class Evaluation:
         """The most frequent pairs of a true and another predicted label, with their counts."""
         wrong = self.confusion - np.diag(np.diag(self.confusion))
         order = np.argsort(-wrong, axis=None, kind="stable")[:most]
-        return [
-            (self.labels[a], self.labels[b], int(wrong[a, b]))
-            for a, b in zip(*np.unravel_index(order, wrong.shape), strict=True)
-            if wrong[a, b]
-        ]
+        places = zip(*np.unravel_index(order, wrong.shape), strict=True)
+        found = [(self.labels[a], self.labels[b], int(wrong[a, b])) for a, b in places]
+        return [row for row in found if row[2]]
 
     def __repr__(self) -> str:
         head = f"{self.n_sequences} sequences, {self.n_tokens} tokens"

@@ -280,12 +280,9 @@ def compare(model: Any, weights: Array, X: Any, y: Any) -> dict[str, Any]:
     other = model.with_weights(weights)
     found = model.predict(X), other.predict(X)
     before, after = (np.concatenate(y) if isinstance(y, list) else y for y in found)
-    return {
-        "n_checked": len(before),
-        "changed_predictions": float(np.mean(before != after)),
-        "score_before": float(model.score(X, y)),
-        "score_after": float(other.score(X, y)),
-    }
+    scores = {"score_before": float(model.score(X, y)), "score_after": float(other.score(X, y))}
+    changed = float(np.mean(before != after))
+    return {"n_checked": len(before), "changed_predictions": changed, **scores}
 
 
 def versions() -> dict[str, str]:

@@ -115,10 +115,8 @@ def _drop_void(void: Any, y_true: Any, y_pred: Any, tokens: Any) -> tuple[Any, .
     """Labels, and tokens if there are any, of the nodes whose label is known."""
     pair_labels(y_true, y_pred)  # which refuses what does not fit
     known = [[label != void for label in y] for y in y_true]
-    return tuple(
-        y and [[*compress(own, keep)] for own, keep in zip(y, known, strict=True)]
-        for y in (list(y_true), list(y_pred), tokens)
-    )
+    sides = list(y_true), list(y_pred), tokens
+    return tuple(y and [[*compress(*own)] for own in zip(y, known, strict=True)] for y in sides)
 
 
 def _compare_sets(model: Any, y_true: Any, y_pred: Any, tokens: Any) -> Outcome:
@@ -154,10 +152,8 @@ def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
 def _finish(
     pairs: LabelPairs, losses: Array, given: Evaluation | None, single: bool, tokens: Any, part: str
 ) -> Outcome:
-    true, predicted = (
-        [[pairs.labels[k] for k in numbers[lo:hi].tolist()] for lo, hi in pairwise(pairs.offsets)]
-        for numbers in (pairs.true, pairs.predicted)
-    )
+    flat = ([pairs.labels[k] for k in side.tolist()] for side in (pairs.true, pairs.predicted))
+    true, predicted = ([side[lo:hi] for lo, hi in pairwise(pairs.offsets)] for side in flat)
     if given is None:
         plain = single or part != "token"
         given = metrics.evaluate(true, predicted, scheme=None if plain else "auto")
@@ -317,11 +313,9 @@ def _describe_sets(names: list[Any], true: Array, predicted: Array) -> Content:
     together = [part.astype(int).T @ part for part in (true, predicted, both)]
     first, second = np.triu_indices(len(names), 1)
     a, b, c = (counts[first, second] for counts in together)
-    rows = [
-        [names[first[k]], names[second[k]], *(count(int(n[k])) for n in (a, b, c))]
-        for k in np.lexsort((-a, -np.abs(a - b)))[:MOST_PAIRS]
-        if a[k] or b[k]
-    ]
+    order = [k for k in np.lexsort((-a, -np.abs(a - b)))[:MOST_PAIRS] if a[k] or b[k]]
+    counted = ((first[k], second[k], [count(int(n[k])) for n in (a, b, c)]) for k in order)
+    rows = [[names[one], names[other], *told] for one, other, told in counted]
     head = ("label", "and label", "both true", "both predicted", "both right")
     caption = "Pairs of labels, those most over- or underrated first"
     pairs = Table(caption, head, rows, words=(0, 1), names=(0, 1)) if rows else None
@@ -384,10 +378,8 @@ def _scores(
 
 def _pairs(found: Evaluation) -> Table | None:
     support = dict(zip(found.labels, found.confusion.sum(axis=1), strict=True))
-    rows = [
-        [true, predicted, count(n), percent(n / support[true], 1)]
-        for true, predicted, n in found.confusions(MOST_PAIRS)
-    ]
+    most = found.confusions(MOST_PAIRS)
+    rows = [[true, other, count(n), percent(n / support[true], 1)] for true, other, n in most]
     head = ("true", "predicted", "count", "of the true label")
     caption = "Most frequent confusions"
     return Table(caption, head, rows, words=(0, 1), names=(0, 1)) if rows else None

@@ -176,12 +176,9 @@ def describe_model(model: Any, facts: Facts) -> Content:
     elif not facts.converged and not told:
         sentence += f" The fit did not converge: {stopped}."
     weights = np.asarray(model.weights_)
-    rows = {
-        "stopped": stopped,
-        "primal objective": significant(facts.primal_objective, 6),
-        "dual objective": significant(facts.dual_objective, 6),
-        "gap": significant(facts.duality_gap, 3),
-    }
+    rows = {"stopped": stopped, "primal objective": significant(facts.primal_objective, 6)}
+    rows["dual objective"] = significant(facts.dual_objective, 6)
+    rows["gap"] = significant(facts.duality_gap, 3)
     if not facts.oracle_exact:
         rows["decoding"] = f"not exact, {'bounds only' if facts.oracle_bounds else 'no bounds'}"
     if not math.isnan(facts.integrality_gap):
@@ -200,18 +197,13 @@ def describe_model(model: Any, facts: Facts) -> Content:
     rows["non-zero weights"] = count(int(np.count_nonzero(weights)))
     rows["norm of the weights ‖w‖"] = significant(float(np.linalg.norm(weights)), 4)
     defaults = type(model)().get_params(deep=False)
-    parameters = [
-        (name, parameter_text(value), parameter_text(defaults[name]))
-        for name, value in model.get_params(deep=False).items()
-    ]
+    given = model.get_params(deep=False).items()
+    parameters = [(k, parameter_text(v), parameter_text(defaults[k])) for k, v in given]
     classes = model.classes_.tolist() if hasattr(model, "classes_") else []
     content = {"lead": sentence, "certificate": list(rows.items()), "parameters": parameters}
-    return content | {
-        "classes": classes[:MOST_CLASSES],
-        "n_classes": class_count(model),
-        "more": count(len(classes) - MOST_CLASSES) if len(classes) > MOST_CLASSES else "",
-        "scheme": getattr(model, "scheme_", None) or "",
-    }
+    more = count(len(classes) - MOST_CLASSES) if len(classes) > MOST_CLASSES else ""
+    content |= {"classes": classes[:MOST_CLASSES], "n_classes": class_count(model), "more": more}
+    return content | {"scheme": getattr(model, "scheme_", None) or ""}
 
 
 def class_count(model: Any) -> str:
@@ -439,10 +431,8 @@ def describe_provenance(model: Any, command: Any, data: Any, date: Any) -> Conte
     if files := hash_files(data):
         head = ["data", "file", "bytes", "SHA-256"]
         first = 0 if any(role for role, *_ in files) else 1
-        rows = [
-            [role, name, "" if size is None else count(size), digest][first:]
-            for role, name, size, digest in files
-        ]
+        told = ([a, b, "" if size is None else count(size), c] for a, b, size, c in files)
+        rows = [row[first:] for row in told]
         words = [k for k, name in enumerate(head[first:]) if name != "bytes"]
         table = Table("Data", head[first:], rows, words=words, names=words, kind="files")
     facts = [] if date is None else [("date", show(date))]
