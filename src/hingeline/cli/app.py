@@ -91,7 +91,11 @@ class _Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader of our output has enough
-            _drop_output()
+            # Let the interpreter flush the standard output at its end without a complaint.
+            with suppress(OSError, ValueError, AttributeError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, sys.stdout.fileno())
+                os.close(nowhere)
             raise typer.Exit(0) from None
         except (ValueError, OSError, MemoryError) as error:
             typer.echo(f"hingeline: {_sentence(error)}", err=True)
@@ -99,14 +103,6 @@ class _Group(TyperGroup):
         except KeyboardInterrupt:
             typer.echo("hingeline: interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
-
-
-def _drop_output() -> None:
-    """Let the interpreter flush the standard output at its end without a complaint."""
-    with suppress(OSError, ValueError, AttributeError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 _make_app = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False)

@@ -172,7 +172,8 @@ class _Rows(SparseRows):
             if wrong.any():
                 k = int(np.argmax(wrong))
                 what = problem.format(indices[k], indices[k - 1], values[k])
-                raise self.text.error(f"{what}.", self.line_of(k))
+                row = int(np.searchsorted(starts, k, side="right")) - 1
+                raise self.text.error(f"{what}.", self.lines[row])
         width = int(indices.max(initial=first - 1)) + 1 - first
         return self.matrix(width if n_features is None else n_features, first)
 

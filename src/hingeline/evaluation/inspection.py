@@ -18,6 +18,7 @@ from hingeline.data.text import atomic_text
 from hingeline.estimators.base import scale_columns
 from hingeline.features.input import known_tokens, plain_labels
 
+Index = int | None
 Names = Sequence[str] | None  # of features
 #: Names of what is not a feature of the data.
 CONSTANT, START, END, TRANSITION = "(constant)", "(start)", "(end)", "(transition)"
@@ -229,7 +230,7 @@ def _both_ends(weights: Array, n: int) -> Array:
 
 
 def transition_table(model: Any) -> list[TransitionWeight]:
-    """Weights of all moves from label to label of a ChainSSVM, in the order of ``classes_``.
+    """Weights of all moves of a ChainSSVM or SegmentSSVM, in the order of ``classes_``.
 
     If the model has boundary weights, first labels come from ``(start)`` and last ones go to
     ``(end)``.
@@ -309,7 +310,7 @@ class Explanation:
 
 
 def explain(
-    model: Any, x: Any, *, index: Any = None, against: Any = None, feature_names: Names = None
+    model: Any, x: Any, *, index: Index = None, against: Any = None, feature_names: Names = None
 ) -> Explanation:
     """Why a model predicts the labels it does, and not the next best ones.
 

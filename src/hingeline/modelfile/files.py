@@ -36,6 +36,7 @@ import numpy as np
 from hingeline._checks import Array, require
 from hingeline._files import replacing
 
+FileName = str | os.PathLike[str]
 UNKNOWN = "its format is not known here"
 _PACKED = "file; decompress it first if a model is inside"
 _PICKLE = "a Python pickle, which can run code and is never opened here"
@@ -168,9 +169,7 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def write_model(
-    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]
-) -> int:
+def write_model(path: FileName, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> int:
     """Write a model file atomically; returns the bytes written."""
     try:
         text = json.dumps(header, allow_nan=False, separators=(",", ":"))
@@ -229,13 +228,13 @@ def _view_bytes(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
+def read_header(path: FileName) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
     """Header of a model file, and what arrays it has, without reading them."""
     with _open(path) as file:
         return _read_table(file)[:2]
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
+def read_model(path: FileName) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and arrays of a model file; the arrays are aligned, writable and not shared."""
     with _open(path) as file:
         header, tensors, metadata, start = _read_table(file)
@@ -259,7 +258,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
 
 
 @contextlib.contextmanager
-def _open(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
+def _open(path: FileName) -> Iterator[BufferedReader]:
     """The file; what is found wrong with it is said of its name."""
     try:
         # Before opening: to open a pipe would wait for a writer.
