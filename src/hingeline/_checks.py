@@ -5,7 +5,8 @@ import numbers
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import signature
 from typing import Any
 
@@ -57,6 +58,18 @@ def require(fine: Any, message: str, error: type[Exception] = ValueError) -> Non
     """Raise an error with this message unless all is fine."""
     if not fine:
         raise error(message)
+
+
+@contextmanager
+def retell(
+    before: str, after: str = "", *caught: type[Exception], error: type[Exception] = ValueError
+) -> Iterator[None]:
+    """Tell errors of some types (ValueError where none is named) as others, with more around."""
+    caught = caught or (ValueError,)
+    try:
+        yield
+    except caught as first:
+        raise error(f"{before}{first}{after}") from None
 
 
 def require_type(fine: Any, name: str, wanted: str, value: Any) -> None:

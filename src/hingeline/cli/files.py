@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import require
+from hingeline._checks import require, retell
 from hingeline._words import count_of
 from hingeline.cli.app import blame, flag, split_names
 from hingeline.core.loop import Reporter
@@ -430,11 +430,8 @@ def blame_workers(*others: type[Exception]) -> Iterator[None]:
     """One sentence where there is no worker, no Dask, or for other errors."""
     from hingeline.distributed.executors import WorkersLost
 
-    known: tuple[type[Exception], ...] = (WorkersLost, ImportError, *others)
-    try:
+    with retell("--workers: ", "", WorkersLost, ImportError, *others):
         yield
-    except known as error:
-        raise ValueError(f"--workers: {error}") from None
 
 
 class _Host:

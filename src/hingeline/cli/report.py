@@ -67,11 +67,9 @@ def report(
     path = output or model.with_suffix(".html")
     data = {k: v for k, v in sources.items() if isinstance(v, dict) and v.get("sha256")}  # no pipes
     known |= {"command": metadata.get("command"), "data": data, "title": model.name}
-    try:
-        with blame("--output"), reporter.during("writing the page"):
-            write_report(path, estimator, **known)
-    except ImportError as error:  # what to install
-        raise ValueError(str(error)) from None
+    what_to_install = files.retell("", "", ImportError)
+    with what_to_install, blame("--output"), reporter.during("writing the page"):
+        write_report(path, estimator, **known)
     typer.echo(f"The report is in {path}")
 
 

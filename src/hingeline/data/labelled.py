@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import require
+from hingeline._checks import require, retell
 from hingeline.data.conll import read_conllu, read_heads
 from hingeline.data.formats import FORMATS, Format, read_any
 from hingeline.data.text import TextSource, open_text
@@ -101,13 +101,11 @@ def is_remote(path: str) -> bool:
 
 def _find_remote(path: str) -> tuple[Any, str]:
     """The file system of a name for fsspec, and the path in it."""
-    try:
+    how = "install it, or name a file of this machine"  # fsspec, or what it needs for such a name
+    with retell(f"{path} cannot be read (", f"): {how}.", ImportError):
         from fsspec.core import url_to_fs
 
         return url_to_fs(path)
-    except ImportError as error:  # of fsspec, or of what it needs for this kind of name
-        how = "install it, or name a file of this machine"
-        raise ValueError(f"{path} cannot be read ({error}): {how}.") from None
 
 
 def expand(name: str) -> list[str]:
@@ -171,14 +169,12 @@ def _read_tokens(
 ) -> tuple[Any, Any, Layout, Any]:
     """Words in columns: one is the label, the others (or some of them) are the inputs."""
     table = data.table if format == "conllu" else data
-    try:
+    with retell(f"{path}: "):
         if label is None:
             usual = "deprel" if task == "dependencies" else "upos"
             label = usual if format == "conllu" else table.names[-1]
         chosen = [table.names[table.position(column_of(c))] for c in use] if use else None
         label = table.names[table.position(column_of(label))]
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
     if chosen is None:
         every = [c for c in table.names if c != label]
         arcs = [c for c in every if c in ("form", "lemma", "upos", "xpos", "feats")]
@@ -196,10 +192,8 @@ def labels_of(path: str, table: TokenTable, layout: Layout) -> list[Any]:
     """The labels of every sentence; heads and their labels for dependencies."""
     if layout.task != "dependencies":
         return table.sentences(layout.label)
-    try:
+    with retell(f"{path}: "):
         return read_heads(table, layout.label)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def is_blank(table: TokenTable, label: str, format: str) -> bool:

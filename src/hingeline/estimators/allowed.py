@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hingeline import schemes
-from hingeline._checks import Array, require, require_type, warn
+from hingeline._checks import Array, require, require_type, retell, warn
 from hingeline.structures.chain import ChainProblem
 
 Valid = tuple[Array, Array, Array]
@@ -36,10 +36,8 @@ def choose_scheme(
         name = None if scheme is None else schemes.scheme_name(scheme)
     if name is None:
         return None
-    try:
+    with retell(f"scheme={scheme!r} does not suit the labels: "):
         wrong = first_invalid(name, classes, labels, offsets)
-    except ValueError as error:
-        raise ValueError(f"scheme={scheme!r} does not suit the labels: {error}") from None
     if wrong is None:
         return name
     how = f"the labels with hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"

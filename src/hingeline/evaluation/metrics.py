@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array, is_list, one_of, require, require_type
+from hingeline._checks import Array, is_list, one_of, require, require_type, retell
 from hingeline.core.results import align as align
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
 from hingeline.taxonomy import Taxonomy
@@ -50,10 +50,8 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
         text = f"y_true[{i}] has {len(a)} labels and y_pred[{i}] has {len(b)}"
         require(len(a) == len(b), f"{text}: they must have one length.")
     flat = [label for side in (true, predicted) for labels in side for label in labels]
-    try:
+    with retell("a label is not hashable: ", ".", TypeError, error=TypeError):
         distinct = list(dict.fromkeys(flat))
-    except TypeError as error:
-        raise TypeError(f"a label is not hashable: {error}.") from None
     distinct = [label.item() if isinstance(label, np.generic) else label for label in distinct]
     with contextlib.suppress(TypeError):  # mixed types stay in the order of first occurrence
         distinct.sort()

@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, require, require_type
+from hingeline._checks import Array, require, require_type, retell
 from hingeline.features.input import Encoder, get_meta
 from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
 from hingeline.features.vocabulary import Hasher, Vocabulary
@@ -113,10 +113,8 @@ def check_call(name: str, argument: str | int | None) -> Call:
     if wanted == "regex":
         if not isinstance(argument, str):
             raise ValueError(f"{name} wants a regular expression, e.g. {name}(word[0],'^[A-Z]')")
-        try:
+        with retell(f"{argument!r} is not a regular expression: ", "", re.error):
             re.compile(argument)
-        except re.error as error:
-            raise ValueError(f"{argument!r} is not a regular expression: {error}") from None
     return Call(name, argument)
 
 
@@ -165,10 +163,8 @@ def parse_templates(templates: str | Sequence[str], names: Sequence[str]) -> lis
     parse = _parse_line if isinstance(templates, str) else _parse_python
     parsed: list[Template] = []
     for where, text in found:
-        try:
+        with retell(f"{where}{text!r}: ", "."):
             parsed += parse(text, names)
-        except ValueError as error:
-            raise ValueError(f"{where}{text!r}: {error}.") from None
     require(parsed, what)
     first: dict[tuple[str, ...], Template] = {}
     for template in parsed:
@@ -523,10 +519,8 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         texts = get_meta(meta, "templates", (str, list), "text or a list of templates")
         if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
             raise ValueError("the encoder's columns must be names, each once.")
-        try:
+        with retell("the encoder's metadata are not valid: ", "", TypeError):
             parsed = self._set_up(texts, tuple(names))
-        except TypeError as error:
-            raise ValueError(f"the encoder's metadata are not valid: {error}") from None
         if isinstance(self._encoding, Hasher):
             self.hash_collisions_ = get_meta(meta, "hash_collisions", int, "a number")
         else:

@@ -33,9 +33,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, require, retell
 from hingeline._files import replacing
 
+NOT_JSON = (TypeError, ValueError, RecursionError)  # What JSON's writer raises.
 FileName = str | os.PathLike[str]
 UNKNOWN = "its format is not known here"
 _PACKED = "file; decompress it first if a model is inside"
@@ -171,10 +172,8 @@ def _refuse_constant(word: str) -> Any:
 
 def write_model(path: FileName, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> int:
     """Write a model file atomically; returns the bytes written."""
-    try:
+    with retell("the header cannot be written as JSON: ", ".", *NOT_JSON, error=TypeError):
         text = json.dumps(header, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"the header cannot be written as JSON: {error}.") from None
     ready = {name: _prepare(name, array) for name, array in arrays.items()}
     order = sorted(ready, key=lambda name: -ready[name].itemsize)
     checksum = zlib.crc32(text.encode())
@@ -191,11 +190,9 @@ def write_model(path: FileName, header: Mapping[str, Any], arrays: Mapping[str, 
     metadata["crc32"] = f"{checksum:08x}"
     table = json.dumps(entries, separators=(",", ":")).encode()
     table += b" " * (-len(table) % 8)
-    try:  # what is written can be read
+    with retell("the header cannot be stored: ", "."):  # what is written can be read
         parse_json(text.encode(), MAX_HEADER_VALUES)
         parse_json(table, MAX_FILE_VALUES)
-    except ValueError as error:
-        raise ValueError(f"the header cannot be stored: {error}.") from None
     with replacing(path) as file:
         file.write(len(table).to_bytes(8, "little"))
         file.write(table)
@@ -260,14 +257,12 @@ def read_model(path: FileName) -> tuple[dict[str, Any], dict[str, Array]]:
 @contextlib.contextmanager
 def _open(path: FileName) -> Iterator[BufferedReader]:
     """The file; what is found wrong with it is said of its name."""
-    try:
+    with retell(f"{os.fspath(path)} ", "", ModelFileError, error=ModelFileError):
         # Before opening: to open a pipe would wait for a writer.
         kind = "a folder" if os.path.isdir(path) else "not a regular file"
         _demand(stat.S_ISREG(os.stat(path).st_mode), f"is {kind}: give the path of a model file.")
         with open(path, "rb") as file:
             yield file
-    except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)} {error}") from None
 
 
 def _fill(file: BufferedReader, content: memoryview) -> None:
@@ -312,7 +307,5 @@ def _read_table(file: BufferedReader) -> tuple[Any, dict[str, TensorInfo], dict[
 
 
 def _parse(content: bytes | bytearray, max_values: int, what: str) -> dict[str, Any]:
-    try:
+    with retell(f"has a {what} that is wrong (", f"): {DAMAGED}.", error=ModelFileError):
         return parse_json(content, max_values)
-    except ValueError as error:
-        raise ModelFileError(f"has a {what} that is wrong ({error}): {DAMAGED}.") from None
