@@ -106,8 +106,8 @@ class _Group(TyperGroup):
 
 
 _make_app = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False)
-about = "Structured SVMs, trained to a certified optimum."
-app = _make_app(name="hingeline", cls=_Group, help=about, no_args_is_help=True)
+_ABOUT = "Structured SVMs, trained to a certified optimum."
+app = _make_app(name="hingeline", cls=_Group, help=_ABOUT, no_args_is_help=True)
 
 
 def main() -> None:
