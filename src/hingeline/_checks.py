@@ -5,7 +5,8 @@ import numbers
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import signature
 from typing import Any
 
@@ -59,16 +60,32 @@ def require(fine: Any, message: str, error: type[Exception] = ValueError) -> Non
         raise error(message)
 
 
+@contextmanager
+def retell(
+    before: str, after: str = "", *caught: type[Exception], error: type[Exception] = ValueError
+) -> Iterator[None]:
+    """Tell errors of some types (ValueError where none is named) as others, with more around."""
+    caught = caught or (ValueError,)
+    try:
+        yield
+    except caught as first:
+        raise error(f"{before}{first}{after}") from None
+
+
+def require_type(fine: Any, name: str, wanted: str, value: Any) -> None:
+    """Raise a TypeError that says what a value must be, and of what type it is, unless it fits."""
+    require(fine, f"{name} must be {wanted}, got {type(value).__name__}.", TypeError)
+
+
 def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = False) -> None:
     """Refuse what is not a positive (finite) number."""
     kind = numbers.Integral if integer else numbers.Real
-    if isinstance(value, bool) or not isinstance(value, kind):
-        word = "an integer" if integer else "a number"
-        raise TypeError(f"{name} must be {word}, got {value!r}.")
-    number = float(value)
-    if not number > 0 or (math.isinf(number) and not infinite):
-        word = "greater than 0" + (" (float('inf') is a hard margin)" if infinite else "")
-        raise ValueError(f"{name} must be {word}, got {value!r}.")
+    word = "an integer" if integer else "a number"
+    fine = isinstance(value, kind) and not isinstance(value, bool)
+    require(fine, f"{name} must be {word}, got {value!r}.", TypeError)
+    word = "greater than 0" + " (float('inf') is a hard margin)" * infinite
+    fine = value > 0 and (infinite or not math.isinf(value))
+    require(fine, f"{name} must be {word}, got {value!r}.")
 
 
 def check_common(estimator: Any) -> None:
@@ -91,8 +108,8 @@ def check_common(estimator: Any) -> None:
     if estimator.max_time is not None:
         positive("max_time", estimator.max_time)
     verbose = estimator.verbose
-    if verbose is not None and not isinstance(verbose, (bool, numbers.Integral)):
-        raise TypeError(f"verbose must be None, 0, 1 or 2, got {verbose!r:.60}.")
+    fine = isinstance(verbose, (bool, numbers.Integral, type(None)))
+    require(fine, f"verbose must be None, 0, 1 or 2, got {verbose!r:.60}.", TypeError)
     check_nu(estimator)
     effective_n_jobs(estimator.n_jobs)
     check_switches(estimator)
@@ -138,14 +155,12 @@ def as_callbacks(callbacks: Any) -> list[Any]:
         return []
     if callable(callbacks):
         return [callbacks]
-    if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
-        raise TypeError(f"callbacks must be a callable or a list of them, got {callbacks!r}.")
+    what = f"callbacks must be a callable or a list of them, got {callbacks!r}."
+    require(isinstance(callbacks, Sequence) and not isinstance(callbacks, str), what, TypeError)
     return list(callbacks)
 
 
-def check_loss(
-    loss: Any, default: str, labels: Any, *, vector: bool, whole: str | None = None
-) -> Array:
+def check_loss(loss: Any, default: str, labels: Any, *, vector: bool, whole: str = "") -> Array:
     """``loss`` as a cost matrix (true label, predicted label).
 
     Accepts the structure's own word, a matrix in the order of ``classes_``, with ``vector`` also
@@ -156,12 +171,11 @@ def check_loss(
     n_labels = labels if isinstance(labels, int) else len(labels)
     plain: Array = 1.0 - np.eye(n_labels)
     if isinstance(loss, str):
-        one_of("loss", loss, (default,) if whole is None else (default, whole))
+        one_of("loss", loss, (default, whole) if whole else (default,))
         return plain if loss == default else np.ones((n_labels, n_labels))
     if isinstance(loss, tuple) and len(loss) == 2 and isinstance(loss[0], numbers.Real):
         positive("loss scale", loss[0])
-        part = check_loss(loss[1], default, labels, vector=vector, whole=whole)
-        return float(loss[0]) * part
+        return float(loss[0]) * check_loss(loss[1], default, labels, vector=vector, whole=whole)
     if hasattr(loss, "to_matrix") and not isinstance(labels, int):
         loss = loss.to_matrix(labels)
     try:
@@ -171,11 +185,11 @@ def check_loss(
         raise TypeError(f"loss must be {known}, got {loss!r}.") from error
     if vector and costs.shape == (n_labels,):
         costs = costs[:, None] * plain
-    if costs.shape != (shape := (n_labels, n_labels)):
-        what = f"loss has shape {costs.shape}, but there are {n_labels} classes"
-        raise ValueError(f"{what}: give a {shape} matrix in the order of classes_.")
-    if not np.isfinite(costs).all() or (costs < 0).any() or np.diag(costs).any():
-        raise ValueError("loss must be finite and non-negative, with a zero diagonal.")
+    what = f"loss has shape {costs.shape}, but there are {n_labels} classes"
+    remedy = f"give a {plain.shape} matrix in the order of classes_"
+    require(costs.shape == plain.shape, f"{what}: {remedy}.")
+    fine = np.isfinite(costs).all() and (costs >= 0).all() and not np.diag(costs).any()
+    require(fine, "loss must be finite and non-negative, with a zero diagonal.")
     return costs
 
 
@@ -201,7 +215,7 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
     return weights
 
 
-def weigh_costs(estimator: Any, labels: Array, whole: str | None = None) -> Array:
+def weigh_costs(estimator: Any, labels: Array, whole: str = "") -> Array:
     """The cost matrix of Hamming loss and the like, rows times the weight of their class."""
     classes = list(estimator.classes_)
     cost = check_loss(estimator.loss, "hamming", classes, vector=True, whole=whole)
@@ -274,8 +288,8 @@ def numeric_rows(x: Any, where: str) -> Any:
             raise ValueError(f"{where} is ragged: its rows must have one length.") from error
         what = f"{where} has shape {rows.shape}, expected two dimensions"
         require(rows.ndim == 2, f"{what}: one row each, one column per feature.")
-    if rows.dtype.kind not in "fiub":
-        raise TypeError(f"{where} has dtype {rows.dtype}, expected numbers.")
+    number = rows.dtype.kind in "fiub"
+    require(number, f"{where} has dtype {rows.dtype}, expected numbers.", TypeError)
     if rows.dtype not in (np.float64, np.float32):
         rows = rows.astype(np.float64)
     check_finite(rows.data if sp.issparse(rows) else rows, where)
@@ -290,14 +304,10 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
 def refuse_text(X: Any) -> None:
     """Refuse a list of texts or dicts where rows of numbers are wanted."""
     if isinstance(X, (list, tuple)) and X and isinstance(X[0], (str, Mapping)):
-        text = isinstance(X[0], str)
-        maker = (
-            "texts into numbers first, such as TfidfVectorizer"
-            if text
-            else ("dicts into numbers first, such as DictVectorizer")
-        )
+        kind, maker = ("texts", "Tfidf") if isinstance(X[0], str) else ("dicts", "Dict")
         what = f"X[0] is {X[0]!r:.40}, but rows of numbers are expected"
-        raise TypeError(f"{what}: turn {maker}().fit_transform(X).")
+        how = f"turn {kind} into numbers first, such as {maker}Vectorizer().fit_transform(X)"
+        raise TypeError(f"{what}: {how}.")
 
 
 def refuse_none(y: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 
 try:
     import fcntl
@@ -24,17 +24,16 @@ _SHARE = 200  # Bytes of a file's name that its temporary one begins with; names
 
 def check_target(path: str | os.PathLike[str], formats: Sequence[str]) -> Path:
     """The place of a file to write, links followed; ``formats`` are the endings it may have."""
-    path = Path(path)
-    if path.suffix.lower().lstrip(".") not in formats:
-        endings = " or ".join(f".{name}" for name in formats)
-        raise ValueError(f"cannot write {path}: its name must end in {endings}.")
+    path, no = Path(path), f"cannot write {path}"
+    endings = " or ".join(f".{name}" for name in formats)
+    fine = path.suffix.lower().lstrip(".") in formats
+    require(fine, f"{no}: its name must end in {endings}.")
     target = path.resolve()  # a link stays a link
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: there is no folder {target.parent}.")
-    if target.exists() and not target.is_file():
-        raise FileExistsError(f"cannot write {path}: it exists and is not a file.")
-    if not os.access(target.parent, os.W_OK):
-        raise PermissionError(f"cannot write {path}: no permission to write in {target.parent}.")
+    folder, there = target.parent, target.is_file() or not target.exists()
+    require(folder.is_dir(), f"{no}: there is no folder {folder}.", FileNotFoundError)
+    require(there, f"{no}: it exists and is not a file.", FileExistsError)
+    writable = os.access(folder, os.W_OK)
+    require(writable, f"{no}: no permission to write in {folder}.", PermissionError)
     return target
 
 
@@ -47,8 +46,7 @@ def file_beside(source: Any, *replacements: tuple[str, str]) -> Any:
     start = max(path.rfind("/"), path.rfind(os.sep)) + 1
     for old, new in replacements:
         candidate = path[:start] + path[start:].replace(old, new)
-        there = (system or os.path).exists(candidate)
-        if old in path[start:] and there:
+        if old in path[start:] and (system or os.path).exists(candidate):
             return Path(candidate) if system is None else system.open(candidate, "rb")
     return None
 
@@ -125,11 +123,7 @@ def _remove_stale(folder: Path, beginning: str) -> None:
 
 
 def pack_texts(texts: Sequence[str], errors: str = "surrogatepass") -> tuple[Array, Array]:
-    """Texts as one array of UTF-8 bytes and the position where each ends.
-
-    Lone surrogates, which undecodable file names and bytes turn into, are kept unless ``errors``
-    is ``"strict"``.
-    """
+    """Texts as UTF-8 bytes in one array, and where each ends; "strict": without lone surrogates."""
     parts = [text.encode("utf-8", errors) for text in texts]
     ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
     return np.frombuffer(b"".join(parts), dtype=np.uint8), ends
@@ -140,8 +134,8 @@ def unpack_texts(content: Array, ends: Array, errors: str = "surrogatepass") -> 
     fits = content.ndim == ends.ndim == 1 and content.dtype == np.uint8 and ends.dtype == np.int64
     # Bounds before differences, which could wrap around.
     inside = fits and ends.min(initial=0) >= 0 and ends.max(initial=0) == len(content)
-    if not inside or (np.diff(ends) < 0).any():
-        raise ValueError("the ends of packed texts do not fit their bytes")
+    rises = inside and (np.diff(ends) >= 0).all()
+    require(rises, "the ends of packed texts do not fit their bytes")
     cuts = [0, *ends.tolist()]
     joined = content.tobytes()
     if joined.isascii():  # bytes are characters: cut one text

@@ -114,9 +114,7 @@ def _picture(match: re.Match[str]) -> str:
         return chr(0x2400 + code)  # the pictures of control characters
     if code == 0x7F:
         return "␡"
-    if 0xD800 <= code <= 0xDFFF:
-        return "\ufffd"
-    return f"⟨U+{code:04X}⟩"
+    return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"⟨U+{code:04X}⟩"
 
 
 def show(value: Any, longest: int = LONGEST) -> str:

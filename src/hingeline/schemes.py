@@ -102,8 +102,7 @@ def encode(sequences: Iterable[Any]) -> tuple[list[Any], Array, Array]:
     classes = list(dict.fromkeys(flat))
     index = {label: k for k, label in enumerate(classes)}
     codes = np.fromiter(map(index.__getitem__, flat), dtype=np.int64, count=len(flat))
-    offsets = np.cumsum([0] + [len(labels) for labels in sequences])
-    return classes, codes, offsets
+    return classes, codes, np.cumsum([0, *map(len, sequences)])
 
 
 def read_tags(tags: list[tuple[str, str]]) -> tuple[Array, Array]:
@@ -137,13 +136,23 @@ def valid_moves(classes: Sequence[Any], scheme: str) -> tuple[Array, Array, Arra
     tagged = prefixes != "O"
     same &= tagged[:, None] & tagged
     between = mask(rules.closes, False)[:, None] & mask(rules.opens, False)
-    within = mask(rules.closes, True)[:, None] & mask(rules.opens, True) & same
-    moves = between | within
+    moves = between | (mask(rules.closes, True)[:, None] & mask(rules.opens, True) & same)
     if name == "IOB1":
         moves &= same | (prefixes != "B")
     if name == "IOE1":
         moves &= same | (prefixes != "E")[:, None]
     return moves[-1, :-1], moves[:-1, :-1], moves[:-1, -1]
+
+
+def keeps_to(valid: tuple[Array, Array, Array], labels: Array, offsets: Array) -> Array:
+    """Which tokens have a label that may be where it is, by the masks of :func:`valid_moves`."""
+    start, move, end = valid
+    cuts = np.unique(offsets)  # without empty sequences
+    fine = np.ones(len(labels), dtype=bool)
+    fine[1:] = move[labels[:-1], labels[1:]]
+    fine[cuts[:-1]] = start[labels[cuts[:-1]]]
+    fine[cuts[1:] - 1] &= end[labels[cuts[1:] - 1]]
+    return fine
 
 
 def detect_scheme(labels: Iterable[Any]) -> str | None:
@@ -172,14 +181,10 @@ def detect_scheme(labels: Iterable[Any]) -> str | None:
     True
     """
     items = list(labels)
-    if not is_nested(items):
-        return detect_from_arrays(items, None, None)
-    return detect_from_arrays(*encode(items))
+    return detect_from_arrays(*(encode(items) if is_nested(items) else (items, None, None)))
 
 
-def detect_from_arrays(
-    classes: Sequence[Any], codes: Array | None, offsets: Array | None
-) -> str | None:
+def detect_from_arrays(classes: Sequence[Any], codes: Any, offsets: Any) -> str | None:
     """:func:`detect_scheme` for numbered labels; without ``codes``, from the labels alone."""
     if not all(is_tag(label) for label in classes):
         return None
@@ -190,22 +195,12 @@ def detect_from_arrays(
     rival = {"IOB2": "IOB1", "IOE2": "IOE1"}.get(name or "")
     if name is None or rival is None:
         return name
-    if codes is None or offsets is None:
+    if codes is None:
         marked = {kind for prefix, kind in tags if prefix in "BE"}
         plainly = {kind for prefix, kind in tags if prefix == "I"}
         return rival if marked < plainly else name
-    broken = [_count_broken(classes, codes, offsets, scheme) for scheme in (name, rival)]
-    return rival if broken[1] < broken[0] else name
-
-
-def _count_broken(classes: Sequence[Any], codes: Array, offsets: Array, scheme: str) -> int:
-    """How many neighbours, first and last labels a scheme forbids."""
-    start, move, end = valid_moves(classes, scheme)
-    filled = np.diff(offsets) > 0
-    first, last = offsets[:-1][filled], offsets[1:][filled] - 1
-    here = np.setdiff1d(np.arange(len(codes)), first)
-    broken = (~move[codes[here - 1], codes[here]]).sum()
-    return int(broken + (~start[codes[first]]).sum() + (~end[codes[last]]).sum())
+    fine = [keeps_to(valid_moves(classes, s), codes, offsets).sum() for s in (name, rival)]
+    return rival if fine[1] > fine[0] else name
 
 
 def span_arrays(
@@ -222,9 +217,8 @@ def span_arrays(
     tags = [split_tag(label) for label in classes] + [("O", "")]
     starts, inside, ends = _strict_tables(tags, scheme) if mode == "strict" else read_pairs(tags)
     types, type_of = number_types(tags)
-    filled = np.diff(offsets) > 0
-    before, after = np.roll(codes, 1), np.roll(codes, -1)
-    before[offsets[:-1][filled]] = after[offsets[1:][filled] - 1] = len(classes)
+    cuts, before, after = np.unique(offsets), np.roll(codes, 1), np.roll(codes, -1)
+    before[cuts[:-1]] = after[cuts[1:] - 1] = len(classes)
 
     # A run is a stretch of tokens each of which goes on with the one before. A span reaches from
     # the first token of a run that can start one to the run's end, and counts if it may end there.
@@ -301,8 +295,7 @@ def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default
         scheme = detect_scheme([plain(labels)])
     classes, codes, offsets = encode([labels])
     types, kind, first, stop = span_arrays(classes, codes, offsets, scheme, mode)
-    names = [types[k] for k in kind.tolist()]
-    return list(zip(names, first.tolist(), stop.tolist(), strict=True))
+    return list(zip([types[k] for k in kind.tolist()], first.tolist(), stop.tolist(), strict=True))
 
 
 def convert_scheme(labels: Sequence[Any], source: str, target: str) -> list[Any]:

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
@@ -75,7 +76,7 @@ class _Group(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         name = "import_model" if cmd_name == "import" else cmd_name.replace("-", "_")
-        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single = _make_app()
         function = getattr(import_module(f"hingeline.cli.{name}"), name)
         paragraphs = cleandoc(function.__doc__).split("\n\n")
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
@@ -90,7 +91,11 @@ class _Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader of our output has enough
-            _drop_output()
+            # Let the interpreter flush the standard output at its end without a complaint.
+            with suppress(OSError, ValueError, AttributeError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, sys.stdout.fileno())
+                os.close(nowhere)
             raise typer.Exit(0) from None
         except (ValueError, OSError, MemoryError) as error:
             typer.echo(f"hingeline: {_sentence(error)}", err=True)
@@ -100,22 +105,9 @@ class _Group(TyperGroup):
             raise typer.Exit(INTERRUPTED) from None
 
 
-def _drop_output() -> None:
-    """Let the interpreter flush the standard output at its end without a complaint."""
-    with suppress(OSError, ValueError, AttributeError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-
-
-app = typer.Typer(
-    name="hingeline",
-    cls=_Group,
-    help="Structured SVMs, trained to a certified optimum.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+_make_app = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False)
+_ABOUT = "Structured SVMs, trained to a certified optimum."
+app = _make_app(name="hingeline", cls=_Group, help=_ABOUT, no_args_is_help=True)
 
 
 def main() -> None:
@@ -203,6 +195,25 @@ Cost = Annotated[str | None, Option(
     "tries some on held-out examples.",
     show_default="by the scale of the features; 1 for rows",
 )]
+Loss = Annotated[str | None, Option(
+    help="Loss: hamming or zero_one; segments: hamming or spans; dependencies: labelled or heads.",
+    show_default="the first",
+)]
+Violators = Annotated[str | None, Option(
+    help="For --slack sum: argmax, all or a number.", show_default="argmax; all for rows",
+)]
+Blocks = Annotated[int | None, Option(
+    help="With --workers: blocks of files, which decide the weights.",
+    min=1, show_default="one a file, 16 at most",
+)]
+UnlabelledCost = Annotated[str | None, Option(
+    "--unlabelled-C", help="Weights of the unlabelled text, separated by commas; each is a step.",
+    show_default="0.01 to 0.3 for each sequence",
+)]
+Select = Annotated[str | None, Option(
+    help="Which step to keep: dev, violations or last.",
+    show_default="dev with --dev, else violations",
+)]
 # fmt: on
 Tol = Annotated[float, Option(help="Stop at this certified gap, as a share of the objective.")]
 Scheme = Annotated[str | None, Option(help="Keep to this tag scheme: auto, IOB2, BIOES, …")]
@@ -251,15 +262,15 @@ def given(context: typer.Context) -> dict[str, Any]:
 
 def check_target(option: str, path: Path, *read: str | None) -> None:
     """Refuse a file that could not be written, or that a command reads as well."""
-    folder = path.parent
-    if path.is_dir():
-        raise ValueError(f"{option}: {path} is a folder: name a file.")
-    if not folder.is_dir():
-        raise ValueError(f"{option}: there is no folder {folder}: make it first.")
-    if not os.access(folder, os.W_OK):
-        raise ValueError(f"{option}: nothing can be written in {folder}: name another folder.")
-    if path.resolve() in [Path(name).resolve() for name in read if name not in (None, "-")]:
-        raise ValueError(f"{option}: {path} is a file to read: name another file.")
+    from hingeline._checks import require
+
+    folder, others = path.parent, [Path(name).resolve() for name in read if name not in (None, "-")]
+    require(not path.is_dir(), f"{option}: {path} is a folder: name a file.")
+    require(folder.is_dir(), f"{option}: there is no folder {folder}: make it first.")
+    what = f"{option}: nothing can be written in {folder}: name another folder."
+    require(os.access(folder, os.W_OK), what)
+    what = f"{option}: {path} is a file to read: name another file."
+    require(path.resolve() not in others, what)
 
 
 def check_sources(option: str, *names: str | None) -> None:

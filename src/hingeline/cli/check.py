@@ -68,14 +68,12 @@ def check(
         report = hingeline.constraints.check(found, samples.X.sentences(0), samples.y)
     lines = _first_lines(data, samples)
     if as_json:
-        rows = [
-            {
-                **{"name": row.constraint.title, "violation": row.violation, "cost": row.cost},
-                **{"value": row.value, "sequences": [i + 1 for i in row.sequences]},
-                "lines": None if lines is None else [lines[i] for i in row.sequences],
-            }
-            for row in report.rows
-        ]
+        rows: list[dict[str, Any]] = []
+        for row in report.rows:
+            told = {"name": row.constraint.title, "violation": row.violation, "cost": row.cost}
+            told |= {"value": row.value, "sequences": [i + 1 for i in row.sequences]}
+            at = None if lines is None else [lines[i] for i in row.sequences]
+            rows.append({**told, "lines": at})
         total = {"sequences": report.n_sequences, "ok": report.ok, "cost": report.cost}
         typer.echo(json.dumps({**total, "unknown_labels": unknown, "constraints": rows}))
     else:

@@ -35,10 +35,9 @@ def convert(
         return
     if to == "auto":
         ending = Path(target.removesuffix(".gz")).suffix
-        if ending not in _ENDINGS:
-            names = ", ".join(name for name, f in data.FORMATS.items() if f.write is not None)
-            what = f"--to: the name {target!r} does not tell the format"
-            raise ValueError(f"{what}: pass one of {names}.")
+        names = ", ".join(name for name, f in data.FORMATS.items() if f.write is not None)
+        what = f"--to: the name {target!r} does not tell the format"
+        files.require(ending in _ENDINGS, f"{what}: pass one of {names}.")
         to = _ENDINGS[ending]
     known = None
     if vocabulary is not None:

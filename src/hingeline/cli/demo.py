@@ -43,13 +43,9 @@ def demo(
     chain = hingeline.ChainSSVM(C=0.3, tol=1e-3, n_jobs=n_jobs, random_state=seed)
     progress = fits.FitProgress(quiet)
     progress.say(_ABOUT.format(n_train=n_train, n_test=n_test))
-    seconds = [
-        progress.fit(title, model, partial(model.fit, *parts), interruptible=False)
-        for title, model, parts in (
-            ("digit by digit", flat, flat_data),
-            ("as a sequence", chain, (data.X_train, data.y_train)),
-        )
-    ]
+    flat_seconds = progress.fit("digit by digit", flat, partial(flat.fit, *flat_data), keeps=False)
+    learn = partial(chain.fit, data.X_train, data.y_train)
+    chain_seconds = progress.fit("as a sequence", chain, learn, keeps=False)
     said = f"The chain's training curve is in {output}"
     try:
         with blame("--output"):
@@ -59,8 +55,8 @@ def demo(
     table = [["", "digits right", "all eight right", "training", "passes", "certified gap"]]
     alone = flat.predict(np.vstack(data.X_test)).reshape(n_test, -1)
     for name, model, labels, spent in (
-        ("digit by digit (MulticlassSSVM)", flat, alone, seconds[0]),
-        ("as a sequence (ChainSSVM)", chain, np.stack(chain.predict(data.X_test)), seconds[1]),
+        ("digit by digit (MulticlassSSVM)", flat, alone, flat_seconds),
+        ("as a sequence (ChainSSVM)", chain, np.stack(chain.predict(data.X_test)), chain_seconds),
     ):
         right = labels == np.array(data.y_test)
         shares = (f"{100 * part.mean():.1f} %" for part in (right, right.all(axis=1)))

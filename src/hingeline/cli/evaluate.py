@@ -44,8 +44,7 @@ def evaluate(
     Several files ('part-*.conll') are judged as one. With --workers, each is predicted in one of so
     many processes, or on a Dask cluster.
     """
-    estimator = hingeline.load(model)
-    estimator.set_params(n_jobs=n_jobs)
+    estimator = hingeline.load(model).set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
     files.check_options(given(context), layout.format, layout.task)
     names, title = files.expand_all(data)
@@ -148,10 +147,8 @@ def _print_trees(true: Any, predicted: Any, words: Any, every: bool, as_json: bo
     if any(map(any, words)):
         scores["without punctuation"] = attachment_scores(true, predicted, words)
     names = {label for tree in true for _, label in tree} if every else ()
-    by_label = {
-        name: attachment_scores(true, predicted, [[a[1] == name for a in tree] for tree in true])
-        for name in sorted(names)
-    }
+    masks = ((name, [[a[1] == name for a in tree] for tree in true]) for name in sorted(names))
+    by_label = {name: attachment_scores(true, predicted, mask) for name, mask in masks}
     if as_json:
         parts = {name: row._asdict() for name, row in scores.items()}
         if every:

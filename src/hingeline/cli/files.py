@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array, require
+from hingeline._checks import require, retell
 from hingeline._words import count_of
 from hingeline.cli.app import blame, flag, split_names
 from hingeline.core.loop import Reporter
@@ -185,16 +185,11 @@ def free_name(name: str, taken: Collection[str]) -> str:
     return name
 
 
-def read_for(
-    model: Any, path: Path, file: str, format: str, purpose: str = "", grow: bool = False
-) -> Samples:
-    """A file for a model that was loaded from ``path``; for a ``purpose`` it must have labels.
-
-    ``grow`` as for :func:`read_like`.
-    """
+def read_for(model: Any, path: Path, file: str, format: str, to: str = "", **how: Any) -> Samples:
+    """A file for a model that was loaded from ``path``; ``to`` says what labels are wanted for."""
     layout, width, opened = _open_for(model, path, file, format)
-    found = read_like(opened, layout, width, grow=grow)
-    require(found.y is not None or not purpose, f"{file} has no labels to {purpose}.")
+    found = read_like(opened, layout, width, **how)
+    require(found.y is not None or not to, f"{file} has no labels to {to}.")
     return found
 
 
@@ -208,8 +203,7 @@ def _open_for(model: Any, path: Path, file: str, format: str) -> tuple[Layout, i
 
 def width_of(model: Any) -> int | None:
     """The number of a model's features, None where it encodes named ones by itself."""
-    named = getattr(model, "encoder_", None) is not None
-    return None if named else int(model.n_features_in_)
+    return int(model.n_features_in_) if getattr(model, "encoder_", None) is None else None
 
 
 def open_like(path: str, layout: Layout, format: str = "auto") -> File:
@@ -320,10 +314,9 @@ def read_like(
     by_name = found.name == layout.format == "arff"  # the model knows which attributes are labels
     based = None if layout.zero_based is None else True
     data = labelled.read_file(file, empty, zero_based=based, labels=[] if by_name else None)
-    if found.kind != layout.kind:
-        holds, takes = (_KINDS.get(kind, kind) for kind in (found.kind, layout.kind))
-        what = f"{path} holds {holds} ({found.name})"
-        raise ValueError(f"{what}, but the model takes {takes} ({layout.format}).")
+    holds, takes = (_KINDS.get(kind, kind) for kind in (found.kind, layout.kind))
+    what = f"{path} holds {holds} ({found.name}), but the model takes {takes} ({layout.format})."
+    require(holds == takes, what)
     if found.kind == "tokens":
         return _tokens_like(path, found.name, data, layout)
     if by_name:
@@ -338,10 +331,10 @@ def read_like(
         X = labelled.keep_features(sp.csr_matrix(data.X), numbering, width)
         return Samples(X, y, layout, data)
     named = isinstance(data.X, list)
-    if named != (width is None) and found.kind == "sequences":
-        words = ("named", "numbered") if named else ("numbered", "named")
-        what = f"{path} has {words[0]} features ({found.name}), but the model was trained on"
-        raise ValueError(f"{what} {words[1]} ones ({layout.format}): use hingeline convert.")
+    own, other = ("named", "numbered") if named else ("numbered", "named")
+    what = f"{path} has {own} features ({found.name}), but the model was trained on {other} ones"
+    fine = named == (width is None) or found.kind != "sequences"
+    require(fine, f"{what} ({layout.format}): use hingeline convert.")
     return Samples(labelled.keep_features(data.X, numbering, width, grow), data.y, layout, data)
 
 
@@ -387,11 +380,9 @@ def _column_names(path: str, own: list[str], layout: Layout) -> list[str]:
         if len(names) == width:
             return names
     counts = ["one column" if n == 1 else f"{n} columns" for n in (width, len(every))]
-    raise ValueError(
-        f"{path} has {counts[0]}, but the model was trained on {counts[1]} ({', '.join(every)}): "
-        f"give those, with or without {layout.label}, or only those it reads "
-        f"({', '.join(inputs)})."
-    )
+    what = f"{path} has {counts[0]}, but the model was trained on {counts[1]} ({', '.join(every)})"
+    how = f"give those, with or without {layout.label}, or only those it reads"
+    raise ValueError(f"{what}: {how} ({', '.join(inputs)}).")
 
 
 def source_of(path: str, hashed: bool = True) -> dict[str, Any]:
@@ -403,17 +394,13 @@ def source_of(path: str, hashed: bool = True) -> dict[str, Any]:
     return {"name": Path(path).name, "sha256": digest}
 
 
-def _sets_by_name(
-    path: str, data: Any, layout: Layout, width: int | None
-) -> tuple[Any, Array | None]:
+def _sets_by_name(path: str, data: Any, layout: Layout, width: int | None) -> tuple[Any, Any]:
     """Inputs and indicators from the attributes of an ARFF file, whatever their order."""
     labels = layout.labels
     at = {name: k for k, name in enumerate(data.feature_names)}
-    found = [name for name in labels if name in at]
-    if found and len(found) < len(labels):
-        missing = next(name for name in labels if name not in at)
-        what = f"{path} has the label {found[0]} but not {missing}"
-        raise ValueError(f"{what}: give all labels of the model, or none.")
+    found, missing = ([name for name in labels if (name in at) == there] for there in (True, False))
+    what = f"{path} has the label {', '.join(found[:1])} but not {', '.join(missing[:1])}"
+    require(not (found and missing), f"{what}: give all labels of the model, or none.")
     chosen = layout.columns or [name for name in at if name not in set(labels)]
     for name in chosen:
         require(name in at, f"{path} has no attribute {name}, which the model was trained on.")
@@ -449,11 +436,8 @@ def blame_workers(*others: type[Exception]) -> Iterator[None]:
     """One sentence where there is no worker, no Dask, or for other errors."""
     from hingeline.distributed.executors import WorkersLost
 
-    known: tuple[type[Exception], ...] = (WorkersLost, ImportError, *others)
-    try:
+    with retell("--workers: ", "", WorkersLost, ImportError, *others):
         yield
-    except known as error:
-        raise ValueError(f"--workers: {error}") from None
 
 
 class _Host:

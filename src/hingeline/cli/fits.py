@@ -40,6 +40,8 @@ from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.estimators import versions
 from hingeline.modelfile.files import ModelFileError, read_header
 
+Learn = Callable[[], Any]
+
 
 def parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> list[float]:
     """Values of C in ascending order: each fit starts from the one before."""
@@ -73,8 +75,7 @@ def parse_C(text: str) -> float | str:
 
 def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str | None) -> None:
     """Refuse a file that is no checkpoint: it would be replaced, and removed at the end."""
-    if resume and path is None:
-        raise ValueError("--resume goes on from a checkpoint: pass --checkpoint FILE.")
+    require(path or not resume, "--resume goes on from a checkpoint: pass --checkpoint FILE.")
     require(math.isfinite(every), f"--checkpoint-every: must be a number of seconds, got {every}.")
     if path is None:
         return
@@ -123,15 +124,10 @@ class FitProgress(Progress):
     def __init__(self, quiet: bool = False) -> None:
         console = Console(stderr=True)
         self.quiet = quiet
-        super().__init__(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[state]}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=quiet or not console.is_terminal or console.is_dumb_terminal,
-        )
+        bars = console.is_terminal and not console.is_dumb_terminal and not quiet
+        columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24)
+        ends = TextColumn("{task.fields[state]}"), TimeElapsedColumn()
+        super().__init__(*columns, *ends, console=console, disable=not bars)
 
     def stop(self) -> None:
         """Take the bars away, where there are any."""
@@ -148,18 +144,12 @@ class FitProgress(Progress):
         return Reporter(name, 0 if self.quiet else None).during(work)
 
     def fit(
-        self,
-        title: str,
-        estimator: Any,
-        learn: Callable[[], Any],
-        callbacks: Sequence[Any] = (),
-        interruptible: bool = True,
+        self, title: str, estimator: Any, learn: Learn, callbacks: Any = (), keeps: bool = True
     ) -> float:
         """Call ``learn``, which fits the estimator, and show its progress.
 
         Returns the seconds it took, without those of compilation, as ``max_time`` counts them.
-        A fit that is ``interruptible`` keeps its best weights where Ctrl-C ended it, else Ctrl-C
-        ends the command.
+        Where Ctrl-C ends the fit, it keeps its best weights, or the command ends as well.
         """
         task = self.add_task(title, total=1.0, state="")
         watcher, verbose = _Watcher(self, title, task, estimator.tol), estimator.verbose
@@ -171,7 +161,7 @@ class FitProgress(Progress):
                     learn()
             finally:
                 estimator.set_params(callbacks=None, verbose=verbose)
-            if estimator.stop_reason_ == "interrupted" and not interruptible:
+            if estimator.stop_reason_ == "interrupted" and not keeps:
                 raise KeyboardInterrupt
             seconds = time.perf_counter() - began - (COMPILING[0] - compiled)
             found = outcome_of(estimator)
@@ -207,8 +197,7 @@ class _Watcher:
         if not math.isnan(gap):
             self.certified = certified
         else:
-            size = abs(state.row.dual) + 0.5 * state.row.estimate
-            gap = state.row.estimate / max(size, 1e-300)
+            gap = state.row.estimate / max(abs(state.row.dual) + 0.5 * state.row.estimate, 1e-300)
         if math.isfinite(gap):
             if math.isnan(self.first):
                 self.first = max(gap, 2.0 * self.tol)
@@ -253,47 +242,28 @@ class Clock:
 
 
 def outcome_of(model: Any) -> dict[str, Any]:
-    """How a fit ended, with the certified gap as a share of the primal.
-
-    Besides C, or with ``slack="nu"`` the ν that was used, ρ, the equivalent C and the two risks.
-    """
+    """How a fit ended, with the certified gap as a share of the primal, and C, or ν and ρ."""
     facts: dict[str, Any] = {"C": getattr(model, "C_", model.C)}
     if hasattr(model, "nu_"):
         risks = {n: getattr(model, f"{n}_") for n in ("margin_error_risk", "support_vector_risk")}
         facts = {"C": finite(model.C_), "nu": model.nu_, "rho": model.rho_, **risks}
     if hasattr(model, "nu_path_"):
         facts["nu_tried"] = list_rows(model.nu_path_)
-    return facts | {
-        "relative_gap": finite(relative(model.duality_gap_, positive_part(model))),
-        "restricted_gap": finite(relative(model.restricted_gap_, model.restricted_objective_)),
-        "converged": model.converged_,
-        "stop_reason": model.stop_reason_,
-        "passes": model.n_iter_,
-    }
+    gap = finite(relative(model.duality_gap_, positive_part(model)))
+    restricted = finite(relative(model.restricted_gap_, model.restricted_objective_))
+    facts |= {"relative_gap": gap, "restricted_gap": restricted, "converged": model.converged_}
+    return facts | {"stop_reason": model.stop_reason_, "passes": model.n_iter_}
 
 
 def write_model(
-    path: Path,
-    estimator: Any,
-    clock: Clock,
-    layout: Any,
-    sources: list[str],
-    *,
-    before: Sequence[Any] = (),
-    hashed: bool = True,
-    metadata: Any = None,
-    **options: Any,
+    path: Path, estimator: Any, clock: Clock, layout: Any, data: Any, metadata: Any, **options: Any
 ) -> dict[str, Any]:
-    """Write a model and where it came from, ``before`` and now; what results begin with."""
-    facts = {
-        "layout": asdict(layout),
-        "command": shlex.join(["hingeline", *sys.argv[1:]]),
-        "data": [*before, *(files.source_of(name, hashed) for name in sources)],
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions(),
-    }
+    """Write a model and where it came from; what results begin with."""
+    command = shlex.join(["hingeline", *sys.argv[1:]])
+    facts = {"layout": asdict(layout), "command": command, "data": data}
+    facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions()}
     with blame("--model"):
-        written = estimator.save(path, metadata=facts | (metadata or {}), **options)
+        written = estimator.save(path, metadata=facts | metadata, **options)
     clock.stop("write")
     return {"model": str(path), "bytes": written["bytes"], "seconds": clock.seconds}
 
@@ -346,7 +316,7 @@ def _gap_text(gap: float | None, found: float | None) -> str:
 def find_best(
     progress: FitProgress,
     estimator: Any,
-    learn: Callable[[], Any],
+    learn: Learn,
     values: Sequence[float | str],
     score: Callable[..., float] | None,
     patience: int,
@@ -405,32 +375,24 @@ def score_labels(kind: str, y: Any, found: Any) -> float:
 
 
 def cross_validate(
-    progress: FitProgress,
-    estimator: Any,
-    features: Any,
-    samples: files.Samples,
-    n_folds: int,
-    kind: str,
+    progress: FitProgress, base: Any, features: Any, samples: files.Samples, parts: int, kind: str
 ) -> tuple[float, list[Any]]:
-    """Labels of every example by a model that has not seen it, and their score.
-
-    ``estimator`` is copied, and so are ``features``, which learn from each part anew.
-    """
+    """Labels of every example by a copy of the model that has not seen it, and their score."""
     n = samples.n_sequences
-    require(n_folds <= n, f"--cv: there are {n} examples, too few for {n_folds} parts.")
-    order = np.random.default_rng(estimator.random_state).permutation(n)
+    require(parts <= n, f"--cv: there are {n} examples, too few for {parts} parts.")
+    order = np.random.default_rng(base.random_state).permutation(n)
     found: list[Any] = [None] * n
-    for k in range(n_folds):
-        title, out = f"part {k + 1} of {n_folds}", order[k::n_folds]
+    for k in range(parts):
+        title, out = f"part {k + 1} of {parts}", order[k::parts]
         rest = np.setdiff1d(order, out)
         X, X_out = (_safe_indexing(samples.X, rows) for rows in (rest, out))
         if features is not None:
             encoder = clone(features)
             with progress.during(title, "encoding"):
                 X, X_out = encoder.fit_transform(X), encoder.transform(X_out)
-        model = clone(estimator)
+        model = clone(base)
         learn = partial(model.fit, X, _safe_indexing(samples.y, rest))
-        progress.fit(title, model, learn, interruptible=False)
+        progress.fit(title, model, learn, keeps=False)
         for i, labels in zip(out, files.predict(model, X_out), strict=True):
             found[i] = labels
     return score_labels(kind, samples.y, found), found

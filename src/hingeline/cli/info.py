@@ -37,12 +37,8 @@ def info(
 
     header, tensors = read_header(model)
     kind = header.get("kind", header.get("estimator", "unknown"))
-    facts: dict[str, Any] = {
-        "file": str(model),
-        "holds": kind,
-        "bytes": model.stat().st_size,
-        "arrays": {n: f"{t.dtype} {list(t.shape)}" for n, t in tensors.items()},
-    }
+    facts: dict[str, Any] = {"file": str(model), "holds": kind, "bytes": model.stat().st_size}
+    facts["arrays"] = {n: f"{t.dtype} {list(t.shape)}" for n, t in tensors.items()}
     if kind == "checkpoint":
         facts |= {"passes": header.get("passes"), "identity": header.get("identity")}
     else:
@@ -116,10 +112,8 @@ def describe_annealing(model: Any) -> dict[str, Any]:
     names = ("C_u", "objective", "violations", "dev_score")
     try:
         record = metadata["semisupervised"]
-        steps = [
-            [math.nan if row[name] is None else float(row[name]) for name in names]
-            for row in record["steps"]
-        ]
+        cells = ([row[name] for name in names] for row in record["steps"])
+        steps = [[math.nan if cell is None else float(cell) for cell in row] for row in cells]
         selected = range(len(steps))[int(record["selected"])]
         text, rules = metadata.get("unlabelled"), metadata.get("constraints")
         size, constraints = "an unknown number of sequences", "unknown"

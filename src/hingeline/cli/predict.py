@@ -53,8 +53,7 @@ def predict(
     --workers, each is predicted in one of so many processes, or on a Dask cluster.
     """
     data = data or ["-"]
-    estimator = hingeline.load(model)
-    estimator.set_params(n_jobs=n_jobs)
+    estimator = hingeline.load(model).set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
     files.check_options(given(context), layout.format, layout.task)
     one = margin + probability + (nbest > 1) + (constraints is not None) <= 1
@@ -138,8 +137,7 @@ class _Job:
             room = not measure or samples.format != "conllu"
             files.require(room, f"--{measure} adds a column, and CoNLL-U has no room for one.")
             what = f"{data} has a header, and files with headers do not make one file"
-            alone = not self.joined or samples.format != "csv"
-            files.require(alone, f"{what}: pass --output-dir.")
+            files.require(not self.joined or samples.format != "csv", f"{what}: pass --output-dir.")
             if self.constraints is not None and known is None:
                 from hingeline.cli.check import constraints_for
 
@@ -184,8 +182,7 @@ def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measur
         margins = [] if leads is None else [[[f"{v:.4f}" for v in part] for part in leads]]
         write_labels(out, samples.layout, *words, labels, *margins)
         return
-    arcs = samples.layout.task == "dependencies"
-    keys = samples.layout.label_columns if arcs else ["predicted"]
+    keys = samples.layout.label_columns if samples.layout.task == "dependencies" else ["predicted"]
     parts = dict(zip(keys, split_columns(samples.layout, labels), strict=True))
     if leads is not None:
         parts[measure] = [[f"{value:.4f}" for value in part] for part in leads]

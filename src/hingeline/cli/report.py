@@ -32,13 +32,10 @@ def report(
     from hingeline.report import write_report
 
     reporter = files.Reporter(model.name, None)
-    estimator = hingeline.load(model)
-    estimator.set_params(n_jobs=n_jobs)
+    estimator = hingeline.load(model).set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
-        estimator.stop_reason_ = (
-            f"{found['why no gap']} ({found['unlabelled']} without labels; constraints: "
-            f"{found['constraints']}; chosen: {found['chosen']})"
-        )
+        told = f"{found['unlabelled']} without labels; constraints: {found['constraints']}"
+        estimator.stop_reason_ = f"{found['why no gap']} ({told}; chosen: {found['chosen']})"
     if files.holds_sets(estimator) and estimator.n_labels_ > 1:  # by the names in the file
         estimator.classes_ = np.array(files.layout_of(estimator, model).labels, dtype=object)
     known: dict[str, Any] = {}
@@ -70,18 +67,15 @@ def report(
     path = output or model.with_suffix(".html")
     data = {k: v for k, v in sources.items() if isinstance(v, dict) and v.get("sha256")}  # no pipes
     known |= {"command": metadata.get("command"), "data": data, "title": model.name}
-    try:
-        with blame("--output"), reporter.during("writing the page"):
-            write_report(path, estimator, **known)
-    except ImportError as error:  # what to install
-        raise ValueError(str(error)) from None
+    what_to_install = files.retell("", "", ImportError)
+    with what_to_install, blame("--output"), reporter.during("writing the page"):
+        write_report(path, estimator, **known)
     typer.echo(f"The report is in {path}")
 
 
 def _predict_with(path: Path, samples: files.Samples, test: str, format: str, n_jobs: Any) -> Any:
     """What another model predicts for the test file, as it reads that file."""
-    other = hingeline.load(path)
-    other.set_params(n_jobs=n_jobs)
+    other = hingeline.load(path).set_params(n_jobs=n_jobs)
     own = files.read_for(other, path, test, format)
     a, b = own.layout, samples.layout
     same = a.kind == b.kind and a.labels == b.labels

@@ -25,21 +25,8 @@ def semi(
     ],
     constraints: app.Constraints = None,
     dev: Annotated[str | None, Option(help="A held-out file to choose a step by.")] = None,
-    unlabelled_C: Annotated[
-        str | None,
-        Option(
-            "--unlabelled-C",
-            help="Weights of the unlabelled text, separated by commas; each is a step.",
-            show_default="0.01 to 0.3 for each sequence",
-        ),
-    ] = None,
-    select: Annotated[
-        str | None,
-        Option(
-            help="Which step to keep: dev, violations or last.",
-            show_default="dev with --dev, else violations",
-        ),
-    ] = None,
+    unlabelled_C: app.UnlabelledCost = None,
+    select: app.Select = None,
     format: app.Format = "auto",
     template: app.Template = None,
     columns: app.Columns = None,
@@ -71,12 +58,12 @@ def semi(
 
     check_sources("--unlabelled", data, dev, *unlabelled)
     check_target("--model", model, data, dev, *unlabelled)
-    if select == "dev" and dev is None:
-        raise ValueError("--select dev chooses by the score on held-out data: pass --dev FILE.")
+    what = "--select dev chooses by the score on held-out data: pass --dev FILE."
+    require(dev or select != "dev", what)
     rule = select or ("violations" if dev is None else "dev")
-    if constraints is None and rule == "violations":
-        what = "without --constraints there are no violations to choose a step by"
-        raise ValueError(f"{what}: pass --constraints FILE or --dev FILE.")
+    what = "without --constraints there are no violations to choose a step by"
+    fine = constraints is not None or rule != "violations"
+    require(fine, f"{what}: pass --constraints FILE or --dev FILE.")
     require(C != "auto", "--C: auto is for train; give a number, or scale.")
     file = files.open_training(data, format, ["unlabelled"])
     base = hingeline.ChainSSVM(
@@ -137,10 +124,9 @@ def semi(
         },
         "select": rule,
     }
-    options: dict[str, Any] = {"dtype": dtype, "sparse": sparse}
     more = {"label_counts": dict(counts)} | ({"dev": files.source_of(dev)} if dev else {})
-    options["metadata"] = metadata | more
-    written = fits.write_model(model, estimator, clock, layout, [data, *unlabelled], **options)
+    facts = layout, [*map(files.source_of, (data, *unlabelled))], metadata | more
+    written = fits.write_model(model, estimator, clock, *facts, dtype=dtype, sparse=sparse)
     if constraints is not None:
         progress.say(f"hingeline predict {model} FILE keeps to them; --constraints none does not")
     found = fits.outcome_of(estimator.base_) | {"relative_gap": None, "restricted_gap": None}

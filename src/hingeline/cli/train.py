@@ -44,24 +44,12 @@ def train(
     tol: app.Tol = 0.05,
     slack: Annotated[str, Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
     nu: Annotated[str | None, Option(help="For --slack nu: a mean loss, or auto.")] = None,
-    loss: Annotated[
-        str | None,
-        Option(
-            help="Loss: hamming or zero_one; segments: hamming or spans; dependencies: labelled or "
-            "heads.",
-            show_default="the first",
-        ),
-    ] = None,
+    loss: app.Loss = None,
     projective: Annotated[
         str, Option(help="Dependencies do not cross: auto, yes, no or prediction.")
     ] = "auto",
     rescale: Annotated[str, Option(help="What the loss rescales: margin or slack.")] = "margin",
-    violators: Annotated[
-        str | None,
-        Option(
-            help="For --slack sum: argmax, all or a number.", show_default="argmax; all for rows"
-        ),
-    ] = None,
+    violators: app.Violators = None,
     solver: Annotated[
         str, Option(help="Solver: auto, sdm, fsmo, bcfw, sdcd, one-slack or subgradient.")
     ] = "auto",
@@ -80,14 +68,7 @@ def train(
     checkpoint_every: Annotated[float, Option(min=0.0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, Option("--resume", help="Go on from --checkpoint.")] = False,
     workers: app.Workers = None,
-    blocks: Annotated[
-        int | None,
-        Option(
-            min=1,
-            help="With --workers: blocks of files, which decide the weights.",
-            show_default="one a file, 16 at most",
-        ),
-    ] = None,
+    blocks: app.Blocks = None,
     keep_state: app.KeepState = False,
     dtype: app.Dtype = "float64",
     sparse: app.Sparse = True,
@@ -115,9 +96,9 @@ def train(
     from scipy.sparse import issparse
     from sklearn.base import clone
 
-    from hingeline._checks import require
     from hingeline.estimators.chain import scale_C
 
+    require = files.require
     values = fits.parse_grid(grid, dev, checkpoint)
     require(cv or not cv_output, "--cv-output writes what --cv finds: pass --cv 5.")
     names, title = files.expand_all(data)
@@ -203,8 +184,7 @@ def train(
             at_fault = title if template is None else "--template"
             with progress.during(title, "encoding"), blame(at_fault):
                 samples.X = encoder.fit_transform(samples.X)
-            seconds = clock.stop("encode")
-            progress.say(f"encoded {samples.width:,} features in {seconds:.1f} s")
+            progress.say(f"encoded {samples.width:,} features in {clock.stop('encode'):.1f} s")
         learn = partial(estimator.fit, samples.X, samples.y)
         # C is known before the fit, and kept for updates.
         if once and estimator.C == "scale" and slack != "nu":
@@ -236,10 +216,8 @@ def train(
     estimator.set_params(warm_start=keep_state or bool(values))
     blamed = title if workers is None else ""  # blocks name files themselves
     judge = score_held_out if dev else None
-    best, tried = fits.find_best(
-        *(progress, estimator, learn, values or [estimator.C], judge),
-        *(patience, watcher, keep_state, blamed),
-    )
+    rest = judge, patience, watcher, keep_state, blamed
+    best, tried = fits.find_best(progress, estimator, learn, values or [estimator.C], *rest)
     if best.C == "auto":  # for updates
         tried, best.C = fits.list_rows(best.C_path_), best.C_
     if workers is None and encoder is not None:
@@ -248,10 +226,10 @@ def train(
     if file.format.name == "arff" and best.n_labels_ > 1:
         best.classes_ = np.asarray(layout.labels, dtype=object)
     clock.stop("train")
-    options: dict[str, Any] = {"dtype": dtype, "sparse": sparse, "hashed": workers is None}
-    options["state"] = keep_state and best is estimator
-    options["metadata"] = {"dev": files.source_of(dev)} if dev else {}
-    written = fits.write_model(model, best, clock, layout, names, **options)
+    options = {"dtype": dtype, "sparse": sparse, "state": keep_state and best is estimator}
+    read = [files.source_of(name, hashed=workers is None) for name in names]
+    more = {"dev": files.source_of(dev)} if dev else {}
+    written = fits.write_model(model, best, clock, layout, read, more, **options)
     if checkpoint is not None and checkpoint.exists():
         if best.stop_reason_.startswith(("interrupted", "max_time", "max_iter")):
             progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")

@@ -68,17 +68,12 @@ def update(
     with blame(data):
         progress.fit("updating", estimator, learn)
     clock.stop("train")
-    facts = {
-        "examples": estimator.n_examples_,
-        "new_labels": len(estimator.classes_) - labels,
-        "new_features": estimator.n_features_in_ - width,
-    }
-    progress.say(
-        f"the model remembers {facts['examples']:,} examples; {facts['new_labels']} labels and "
-        f"{facts['new_features']:,} features are new"
-    )
+    facts = {"examples": estimator.n_examples_, "new_labels": len(estimator.classes_) - labels}
+    facts["new_features"] = estimator.n_features_in_ - width
+    new = f"{facts['new_labels']} labels and {facts['new_features']:,} features are new"
+    progress.say(f"the model remembers {facts['examples']:,} examples; {new}")
     before = estimator.metadata_.get("data")
-    options: dict[str, Any] = {"dtype": dtype, "sparse": sparse, "state": keep_state}
-    options["before"] = before if isinstance(before, list) else []
-    written = fits.write_model(model, estimator, clock, samples.layout, [data], **options)
+    read = [*(before if isinstance(before, list) else ()), files.source_of(data)]
+    options = {"dtype": dtype, "sparse": sparse, "state": keep_state}
+    written = fits.write_model(model, estimator, clock, samples.layout, read, {}, **options)
     fits.print_result({**written, **fits.outcome_of(estimator), **facts}, as_json)

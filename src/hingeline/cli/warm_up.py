@@ -82,10 +82,8 @@ def warm_up(
         fits.FitProgress(quiet) as progress,
         ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool,
     ):
-        progress.say(
-            f"Compiling for {', '.join(kinds)}: about {seconds} s of processor time from an empty "
-            f"cache, in {count_of(processes, 'process', 'processes')}."
-        )
+        how = f" from an empty cache, in {count_of(processes, 'process', 'processes')}"
+        progress.say(f"Compiling for {', '.join(kinds)}: about {seconds} s of processor time{how}.")
         task = progress.add_task("compiling", total=len(work), state="")
         for done in as_completed([pool.submit(compile_for, *one) for one in work]):
             name, compiled = done.result()
@@ -94,7 +92,5 @@ def warm_up(
             progress.say(f"{name}: {compiled} kernels compiled" if compiled else f"{name}: ready")
     files = list(folder.glob("*.nbc"))
     size = sum(file.stat().st_size for file in files) / 1e6
-    typer.echo(
-        f"{total} kernels compiled in {time.perf_counter() - began:.0f} s; {folder} holds "
-        f"{len(files)} ({size:.0f} MB)."
-    )
+    kept = f"{folder} holds {len(files)} ({size:.0f} MB)"
+    typer.echo(f"{total} kernels compiled in {time.perf_counter() - began:.0f} s; {kept}.")

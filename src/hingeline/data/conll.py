@@ -272,14 +272,12 @@ class ConlluDocument:
 
 def read_heads(table: TokenTable, label: str = "deprel") -> list[list[tuple[int, str]]]:
     """(head, label) of every word, sentence by sentence; a head that is no number is refused."""
-    values = table.values[table.position("head")]
-    if not all(map(str.isdecimal, values)):
+    if not all(map(str.isdecimal, table.values[table.position("head")])):
         for i, heads in enumerate(table.sentences("head")):
             for k, head in enumerate(heads):
                 what = f"the head of word {k + 1} of sentence {i + 1} is {shown(head)}"
                 require(head.isdecimal(), f"{what}; write the number of a word, or 0 for the root.")
-    numbers = map(int, table.column("head"))
-    words = list(zip(numbers, table.column(label).tolist(), strict=True))
+    words = list(zip(map(int, table.column("head")), table.column(label).tolist(), strict=True))
     return [words[lo:hi] for lo, hi in pairwise(table.offsets.tolist())]
 
 
@@ -338,12 +336,10 @@ def read_conllu(source: File) -> ConlluDocument:
 
 def _check_other(text: TextSource, row: list[bytes], number: int) -> None:
     """Refuse a line that is no word, no blank line and no comment, unless well formed."""
-    if len(row) != _WIDTH:
-        what = f"expected {_WIDTH} columns separated by tabs, found {len(row)}"
-        raise text.error(f"{what}; write _ in columns without a value.", number)
-    if not _OTHER_ID.fullmatch(row[0]):
-        what = f"{shown(row[0])} is not the number of a word, of a range (1-2) or of an empty node"
-        raise text.error(f"{what} (8.1); correct the first column.", number)
+    what = f"expected {_WIDTH} columns separated by tabs, found {len(row)}"
+    text.require(len(row) == _WIDTH, f"{what}; write _ in columns without a value.", number)
+    what = f"{shown(row[0])} is not the number of a word, of a range (1-2) or of an empty node"
+    text.require(_OTHER_ID.fullmatch(row[0]), f"{what} (8.1); correct the first column.", number)
 
 
 def write_conllu(target: File, document: ConlluDocument | TokenTable) -> None:
@@ -381,10 +377,9 @@ def write_conllu(target: File, document: ConlluDocument | TokenTable) -> None:
     lines: list[str] = []
     done = 0
     for position, between in document.others:
-        lines.extend(rows[done:position])
-        lines.append(between.replace("\n", document.newline))
+        lines += [*rows[done:position], between.replace("\n", document.newline)]
         done = position
-    lines.extend(rows[done:])
+    lines += rows[done:]
     with atomic_text(target) as out:
         out.write("\ufeff" if document.bom else "")
         out.write(document.newline.join(lines))

@@ -74,12 +74,10 @@ def read_crfsuite(source: File) -> LabelledSequences:
 
 def _parse_label(text: TextSource, label: str) -> str:
     match = _ITEM.fullmatch(label)
-    if match is None or match.group(2) is not None:
-        what = f"the label {shown(label)} has a bare colon or ends in a backslash"
-        raise text.error(f"{what}; {_WRITE}.")
-    if not label:
-        what = "there is no label before the first tab"
-        raise text.error(f"{what}; write any label where it is unknown.")
+    what = f"the label {shown(label)} has a bare colon or ends in a backslash"
+    text.require(match and match.group(2) is None, f"{what}; {_WRITE}.")
+    what = "there is no label before the first tab"
+    text.require(label, f"{what}; write any label where it is unknown.")
     return _ESCAPE.sub(r"\1", label)
 
 

@@ -231,8 +231,7 @@ def detect_format(source: File) -> str:
         content = content[:cut] if cut else content
     lines = [line.rstrip("\r") for line in content.decode("utf-8", "replace").split("\n")]
     lines = [line for line in lines if line.strip()][:_MAX_LINES]
-    if not lines:
-        raise text.error(f"the file is empty; {_REMEDY} or check the file.")
+    text.require(lines, f"the file is empty; {_REMEDY} or check the file.")
     first = next((line.lstrip() for line in lines if not line.lstrip().startswith("%")), "")
     if first.lower().startswith(("@relation", "@attribute")):
         return "arff"
@@ -249,11 +248,10 @@ def detect_format(source: File) -> str:
 
 
 def _is_trees(content: bytes) -> bool:
-    from hingeline.data.trees import iter_trees
+    from hingeline.data.trees import read_trees
 
     try:
-        for _ in iter_trees(TextSource(io.BytesIO(content), "")):
-            pass
+        read_trees(TextSource(io.BytesIO(content), ""))
     except ParseError as error:
         return "never closed" in error.problem  # the beginning of a file may end inside a tree
     return True
@@ -324,10 +322,9 @@ def _token_format(text: TextSource, lines: list[str]) -> str:
         reason = f"{share:.0%} of the fields look like attributes"
         reason = reason if regular else "lines have different numbers of fields"
         raise text.error(f"this could be 'conll' or 'crfsuite', since {reason}; {_REMEDY}.")
-    if not regular:
-        what = "no format fits, since lines have different numbers of columns, as in running text"
-        raise text.error(f"{what}; put one token on a line, and a blank line after a sentence.")
-    if width > _MANY and all(map(_NUMBER.fullmatch, rows[0])):
-        what = f"no format fits a table of {width} columns of numbers"
-        raise text.error(f"{what}; write it as SVMlight or ARFF.")
+    what = "no format fits, since lines have different numbers of columns, as in running text"
+    text.require(regular, f"{what}; put one token on a line, and a blank line after a sentence.")
+    numbers = width > _MANY and all(map(_NUMBER.fullmatch, rows[0]))
+    what = f"no format fits a table of {width} columns of numbers"
+    text.require(not numbers, f"{what}; write it as SVMlight or ARFF.")
     return "conll"

@@ -65,8 +65,7 @@ def read_images(source: File, labels: File | None = None) -> FlatData:
     text.require(images.ndim > 1, f"an array of shape {images.shape} holds no images.")
     if y is not None:
         what = f"the images have the shape {images.shape} and the labels {y.shape}"
-        fine = y.shape == images.shape[:1]
-        text.require(fine, f"{what}; there must be one label per image.")
+        text.require(y.shape == images.shape[:1], f"{what}; there must be one label per image.")
     X = images.reshape(len(images), -1) if images.size else np.zeros((0, 0))
     return FlatData(sp.csr_matrix(X, dtype=np.float64), None if y is None else y.astype(np.int64))
 
@@ -124,8 +123,7 @@ def read_letters(source: File) -> LetterWords:
             letters.append(letter.decode())
             if current is not None and current != (word, fold):
                 what = "word {} in fold {} begins before word {} in fold {} ended"
-                found = map(shown, (word, fold, *current))
-                raise text.error(f"{what.format(*found)}; {_LAST}.")
+                raise text.error(f"{what.format(*map(shown, (word, fold, *current)))}; {_LAST}.")
             current = (word, fold)
             if following == b"-1":
                 if not fold.isdigit() or len(fold) > 9:

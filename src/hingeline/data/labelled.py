@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import require
+from hingeline._checks import require, retell
 from hingeline.data.conll import read_conllu, read_heads
 from hingeline.data.formats import FORMATS, Format, read_any
 from hingeline.data.text import TextSource, open_text
@@ -25,6 +25,7 @@ SETS = ("multilabel", "arff")
 NUMBERED = ("svmhmm", "svmlight", "multilabel")
 #: What is learnt of words, and the formats that hold it.
 TASKS = {"labels": WORDS, "segments": WORDS, "dependencies": ("conllu",)}
+Names = Sequence[str] | None
 #: Indicators of labels are dense: more labels than this are taken for a mistake in the file.
 _MAX_LABELS = 100_000
 
@@ -100,13 +101,11 @@ def is_remote(path: str) -> bool:
 
 def _find_remote(path: str) -> tuple[Any, str]:
     """The file system of a name for fsspec, and the path in it."""
-    try:
+    how = "install it, or name a file of this machine"  # fsspec, or what it needs for such a name
+    with retell(f"{path} cannot be read (", f"): {how}.", ImportError):
         from fsspec.core import url_to_fs
 
         return url_to_fs(path)
-    except ImportError as error:  # of fsspec, or of what it needs for this kind of name
-        how = "install it, or name a file of this machine"
-        raise ValueError(f"{path} cannot be read ({error}): {how}.") from None
 
 
 def expand(name: str) -> list[str]:
@@ -133,12 +132,7 @@ def open_once(path: str) -> Any:
 
 
 def read_labelled(
-    file: File,
-    columns: Sequence[str] | None = None,
-    use: Sequence[str] | None = None,
-    label: str | None = None,
-    whole: bool = True,
-    task: str = "labels",
+    file: File, columns: Names, use: Names, label: Any, whole: bool = True, task: str = "labels"
 ) -> tuple[Any, Any, Layout, Any]:
     """X, y, where they are in the file, and the table or document as it was read.
 
@@ -171,18 +165,16 @@ def read_labelled(
 
 
 def _read_tokens(
-    path: str, format: str, data: Any, use: Sequence[str] | None, label: str | None, task: str
+    path: str, format: str, data: Any, use: Names, label: str | None, task: str
 ) -> tuple[Any, Any, Layout, Any]:
     """Words in columns: one is the label, the others (or some of them) are the inputs."""
     table = data.table if format == "conllu" else data
-    try:
+    with retell(f"{path}: "):
         if label is None:
             usual = "deprel" if task == "dependencies" else "upos"
             label = usual if format == "conllu" else table.names[-1]
         chosen = [table.names[table.position(column_of(c))] for c in use] if use else None
         label = table.names[table.position(column_of(label))]
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
     if chosen is None:
         every = [c for c in table.names if c != label]
         arcs = [c for c in every if c in ("form", "lemma", "upos", "xpos", "feats")]
@@ -200,10 +192,8 @@ def labels_of(path: str, table: TokenTable, layout: Layout) -> list[Any]:
     """The labels of every sentence; heads and their labels for dependencies."""
     if layout.task != "dependencies":
         return table.sentences(layout.label)
-    try:
+    with retell(f"{path}: "):
         return read_heads(table, layout.label)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def is_blank(table: TokenTable, label: str, format: str) -> bool:

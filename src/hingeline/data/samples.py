@@ -69,10 +69,6 @@ class SparseRows:
         self.starts.append(len(self.values))
         self.lines.append(line)
 
-    def line_of(self, entry: int) -> int:
-        """The line that an entry of the matrix comes from."""
-        return self.lines[int(np.searchsorted(self.starts, entry, side="right")) - 1]
-
     def matrix(self, width: int, first: int = 0) -> sp.csr_matrix:
         """All rows; ``first`` is the index of the first column."""
         indices = (np.array(self.indices) - first).astype(np.int32)

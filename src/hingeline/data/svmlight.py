@@ -14,6 +14,7 @@ from hingeline.data.samples import LabelledSequences, SparseRows, check_lengths
 from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
+Size = int | None  # as many as occur
 ZeroBased = bool | Literal["auto"]
 Comments = Sequence[str] | None  # one for each row
 
@@ -22,13 +23,7 @@ _MAX_INTEGER = 2.0**53
 
 
 def write_svmlight(
-    target: File,
-    X: Any,
-    y: Any,
-    qid: Any = None,
-    comments: Comments = None,
-    *,
-    zero_based: bool = False,
+    target: File, X: Any, y: Any, qid: Any = None, comments: Any = None, *, zero_based: bool = False
 ) -> None:
     """Write labelled rows as ``label index:value …``; labels are numbers.
 
@@ -78,9 +73,7 @@ def write_svmhmm(
     _write_rows(target, X.matrix, heads, notes, False)
 
 
-def _write_rows(
-    target: File, X: Any, heads: list[str], comments: Comments, zero_based: bool
-) -> None:
+def _write_rows(target: File, X: Any, heads: list[str], comments: Any, zero_based: bool) -> None:
     matrix, n = numeric_matrix(X, "X"), len(heads)
     found = f"X has {matrix.shape[0]} rows, but there are"
     require(matrix.shape[0] == n, f"{found} {n} labels.")
@@ -179,7 +172,8 @@ class _Rows(SparseRows):
             if wrong.any():
                 k = int(np.argmax(wrong))
                 what = problem.format(indices[k], indices[k - 1], values[k])
-                raise self.text.error(f"{what}.", self.line_of(k))
+                row = int(np.searchsorted(starts, k, side="right")) - 1
+                raise self.text.error(f"{what}.", self.lines[row])
         width = int(indices.max(initial=first - 1)) + 1 - first
         return self.matrix(width if n_features is None else n_features, first)
 
@@ -228,11 +222,7 @@ def _number(text: bytes) -> float:
 
 
 def read_multilabel(
-    source: File,
-    *,
-    n_features: int | None = None,
-    n_labels: int | None = None,
-    zero_based: ZeroBased = "auto",
+    source: File, *, n_features: Size = None, n_labels: Size = None, zero_based: ZeroBased = "auto"
 ) -> samples.MultilabelData:
     """Read ``1,3,5 index:value …``, LIBSVM's format for sets of labels.
 

@@ -86,8 +86,7 @@ class Tree:
 def _rebuild(flat: tuple[tuple[str, int, str | None], ...]) -> Tree:
     done: list[Tree] = []
     for label, n_children, word in reversed(flat):
-        children = [done.pop() for _ in range(n_children)]
-        done.append(Tree(label, tuple(children), word))
+        done.append(Tree(label, tuple(done.pop() for _ in range(n_children)), word))
     return done[0]
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import Array, require, warn
-from hingeline.schemes import detect_from_arrays, explain_invalid, scheme_name, valid_moves
+from hingeline import schemes
+from hingeline._checks import Array, require, require_type, retell, warn
 from hingeline.structures.chain import ChainProblem
 
 Valid = tuple[Array, Array, Array]
 
-_moves_of = functools.lru_cache(maxsize=8)(valid_moves)
+_moves_of = functools.lru_cache(maxsize=8)(schemes.valid_moves)
 
 
 def moves_of(classes: Array, scheme: str | None) -> Valid | None:
@@ -31,15 +31,13 @@ def choose_scheme(
     """
     name, auto = found, scheme == "auto"
     if auto and found == "":
-        name = detect_from_arrays(classes.tolist(), labels, offsets)
+        name = schemes.detect_from_arrays(classes.tolist(), labels, offsets)
     elif not auto:
-        name = None if scheme is None else scheme_name(scheme)
+        name = None if scheme is None else schemes.scheme_name(scheme)
     if name is None:
         return None
-    try:
+    with retell(f"scheme={scheme!r} does not suit the labels: "):
         wrong = first_invalid(name, classes, labels, offsets)
-    except ValueError as error:
-        raise ValueError(f"scheme={scheme!r} does not suit the labels: {error}") from None
     if wrong is None:
         return name
     how = f"the labels with hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"
@@ -49,32 +47,18 @@ def choose_scheme(
     return None
 
 
-def keeps_to(valid: Valid, labels: Array, offsets: Array) -> Array:
-    """Which tokens have a label that may be where it is."""
-    start, move, end = valid
-    fine = np.ones(len(labels), dtype=bool)
-    fine[1:] = move[labels[:-1], labels[1:]]
-    fine[offsets[:-1]] = start[labels[offsets[:-1]]]
-    fine[offsets[1:] - 1] &= end[labels[offsets[1:] - 1]]
-    return fine
-
-
 def first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -> str | None:
     """A sentence on the first sequence that breaks the scheme."""
-    fine = keeps_to(valid_moves(classes.tolist(), scheme), labels, offsets)
+    fine = schemes.keeps_to(_moves_of(tuple(classes.tolist()), scheme), labels, offsets)
     if fine.all():
         return None
     i = int(np.searchsorted(offsets, np.argmin(fine), side="right")) - 1
     names = classes[labels[offsets[i] : offsets[i + 1]]].tolist()
-    return f"y[{i}] is not valid {scheme}: {explain_invalid(names, scheme)[0]}"
+    return f"y[{i}] is not valid {scheme}: {schemes.explain_invalid(names, scheme)[0]}"
 
 
 def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
-    """What the caller allows, as one boolean table (tokens, labels).
-
-    ``allowed`` is such a table, or has one entry per sequence: None, a boolean array, a list with
-    None, a label or several labels per token, or a dict from positions to a label or several.
-    """
+    """What the caller allows, given as to ``predict``, as one boolean table (tokens, labels)."""
     n, n_tokens = len(offsets) - 1, int(offsets[-1])
     table = np.ones((n_tokens, len(classes)), dtype=bool)
     index = {label: k for k, label in enumerate(classes.tolist())}
@@ -84,8 +68,7 @@ def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
         table[:] = allowed
     else:
         fine = isinstance(allowed, (Sequence, np.ndarray)) and not isinstance(allowed, (str, bytes))
-        what = "allowed must be a list with one entry per sequence"
-        require(fine, f"{what}, got {type(allowed).__name__}.", TypeError)
+        require_type(fine, "allowed", "a list with one entry per sequence", allowed)
         what = f"allowed has {len(allowed)} entries, but there are {n} sequences."
         require(len(allowed) == n, what)
         for i, entry in enumerate(allowed):
@@ -110,9 +93,8 @@ def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
         what = f"allowed[{i}] has {len(entry)} entries, but sequence {i} has {length} tokens"
         require(len(entry) == length, f"{what}: give one per token, or a dict of positions.")
         entry = dict(enumerate(entry))
-    if not isinstance(entry, Mapping):
-        what = f"allowed[{i}] must be None, a boolean array, a list with one entry per token or a"
-        raise TypeError(f"{what} dict of positions, got {entry!r}.")
+    what = f"allowed[{i}] must be None, a boolean array, a list with one entry per token or a dict"
+    require(isinstance(entry, Mapping), f"{what} of positions, got {entry!r}.", TypeError)
     for t, choice in entry.items():
         if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or not 0 <= t < length:
             what = f"allowed[{i}] names token {t!r}"
@@ -154,13 +136,11 @@ def explain_infeasible(problem: ChainProblem, i: int, scheme: str | None) -> str
     m = problem.n_labels
     lo, hi = problem.offsets[i], problem.offsets[i + 1]
     limited = len(problem.token_mask) > 0
-    tokens = np.zeros((hi - lo, m)) if not limited else problem.token_mask[lo:hi, :m]
-    start = problem.end_masks[0, :m]
-    move = problem.move_mask[:, :m] == 0
-    reached, t = (tokens[0] == 0) & (start == 0), 0
+    tokens = problem.token_mask[lo:hi, :m] if limited else np.zeros((hi - lo, m))
+    reached, t = (tokens[0] == 0) & (problem.end_masks[0, :m] == 0), 0
     while reached.any() and t + 1 < hi - lo:
         t += 1
-        reached = (reached @ move) & (tokens[t] == 0)
+        reached = (reached @ (problem.move_mask[:, :m] == 0)) & (tokens[t] == 0)
     if reached.any():
         place = "no such label may end the sequence"
     elif t == 0:

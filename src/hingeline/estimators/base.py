@@ -39,12 +39,8 @@ FINDINGS = (
     *("relaxed_objective_", "relaxed_gap_", "structured_objective_", "fractional_", "soft_rho_"),
     "integrality_gap_",
 )
-
-
-OTHER_DATA = (
-    "warm_start=True, but the training data are not those of the previous fit: starting afresh "
-    "(use partial_fit to add examples)."
-)
+OTHER_DATA = "warm_start=True, but the training data are not those of the previous fit: starting"
+OTHER_DATA += " afresh (use partial_fit to add examples)."
 
 
 def forget_extras(estimator: Any) -> None:
@@ -235,8 +231,7 @@ class BaseModel(BaseEstimator):
             Store only the weights that are not 0, which changes none; a number drops those smaller
             than it. False stores whole tables, for other readers of safetensors files.
         check : (X, y), optional; data on which predictions before and after are compared
-        metadata : dict, optional
-            Anything JSON can hold, e.g. the command and a hash of the data.
+        metadata : dict, optional; anything JSON can hold, e.g. the command and a hash of the data
         state : bool, default=False
             Store the examples remembered and their multipliers, too, so that ``partial_fit``
             goes on after :meth:`load`, bit for bit as it would have here. The file then holds
@@ -449,16 +444,14 @@ class BaseSSVM:
         cutting planes; ``"bcfw"`` (``"max"``) is block-coordinate Frank-Wolfe; ``"one-slack"``
         (``"max"`` and ``"sum"``) sums the planes of all examples to one a pass; ``"subgradient"``
         (``"max"`` and ``"nu"``) follows the ν paper.
-    tol : float, default=1e-2
-        Training stops when the certified relative gap ``(P − D)/P`` is this small.
+    tol : float, default=1e-2; training stops at this certified relative gap ``(P − D)/P``
     max_iter : int, default=1000; passes over the data at most
     max_time : float, optional
         Seconds at most, without those of compilation; of each fit where ``C="auto"`` or
         ``nu="auto"`` makes several.
     warm_start : bool, default=False
         Start from the multipliers of the previous fit if the data are the same.
-    random_state : int, RandomState or None
-        Order of the examples. An int makes weights bit-identical.
+    random_state : int, RandomState or None; order of examples; an int makes weights bit-identical
     verbose : int, optional
         0: nothing; 1: a line per certificate, 2: per pass. By default one line that is written
         over while encoding or training takes more than two seconds, on a terminal or in a notebook.
@@ -469,8 +462,7 @@ class BaseSSVM:
     Attributes
     ----------
     C_ : float; the C of the fit; with ``slack="nu"`` the equivalent one
-    C_path_ : list of CTrial
-        With ``C="auto"``: the values tried, with the loss on held-out examples.
+    C_path_ : list of CTrial; what ``C="auto"`` tried, with the loss on held-out examples
     nu_, rho_, margin_error_risk_, support_vector_risk_
         With ``slack="nu"``: ν, the margin and the risks between which ν lies
         (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest

@@ -18,14 +18,8 @@ from hingeline._checks import Array
 from hingeline.core.loop import Reporter
 from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators import allowed as masks
-from hingeline.estimators.base import (
-    BaseModel,
-    BaseSSVM,
-    Streams,
-    refuse_overflow,
-    scale_columns,
-    share_docs,
-)
+from hingeline.estimators import base
+from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, scale_columns, share_docs
 from hingeline.features import input as reading
 from hingeline.features.tables import Labels
 from hingeline.inference.chain import against_rest
@@ -93,12 +87,10 @@ class TokenModel:
     def _learn_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
         """Tokens of the first sequences as rows, and where sequences begin."""
         self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
-        numbers = self.encoder_ is None
         reading.refuse_scale(self.encoder_, self.scale)
-        dense = numbers and reading.is_dense(X) and self._wants_scale(True)
-        return checks.as_csr(
-            scale_columns(self, matrix.toarray() if dense else matrix, True)
-        ), offsets
+        dense = self.encoder_ is None and reading.is_dense(X) and self._wants_scale(True)
+        rows = scale_columns(self, matrix.toarray() if dense else matrix, True)
+        return checks.as_csr(rows), offsets
 
     def _read_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
         """Tokens of new sequences as rows, and where sequences begin."""
@@ -159,15 +151,10 @@ class ChainModel:
         return matrix, offsets, labels
 
     def _pose(
-        self: Any,
-        examples: Any,
-        cost: Array,
-        cache_mb: float,
-        allowed: Any = None,
-        stride: Any = None,
+        self: Any, given: Any, cost: Array, cache_mb: float, allowed: Any = None, stride: Any = None
     ) -> ChainProblem:
         """The problem of rows, offsets and labels, with everything that is forbidden in it."""
-        matrix, offsets, labels = examples
+        matrix, offsets, labels = given
         rows = matrix.indptr, matrix.indices, matrix.data, offsets, labels, matrix.shape[1]
         problem = chain.make_problem(*rows, cost, self.boundary, cache_mb, stride)
         if self.scheme_ is None and allowed is None:
@@ -184,8 +171,8 @@ class ChainModel:
 
     def _allows(self: Any, labels: Array, offsets: Array) -> bool:
         """Whether labellings keep to the scheme, where there is one."""
-        valid = masks.moves_of(self.classes_, self.scheme_)
-        return valid is None or bool(masks.keeps_to(valid, labels, offsets).all())
+        given = self.classes_, labels, offsets
+        return self.scheme_ is None or masks.first_invalid(self.scheme_, *given) is None
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
         if infeasible.any():
@@ -312,8 +299,6 @@ class SummedSlack(NamedTuple):
     @property
     def total_upper(self) -> float:
         """Upper bound on the sum over all sequences."""
-        if np.isinf(self.upper).any():
-            return math.inf
         return math.nextafter(math.fsum(self.upper), math.inf)
 
 
@@ -347,8 +332,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         (true, predicted), in the order of ``classes_``, also of a :class:`hingeline.Taxonomy`.
         ``"zero_one"`` is 1 for every labelling but the true one: (6) and (7) of the FSMO paper,
         exact for every rescaling and ``slack`` but ``"sum"``.
-    class_weight : dict or "balanced", optional
-        Multiplies the loss of tokens whose true label it is.
+    class_weight : dict or "balanced", optional; multiplies the loss of tokens by their true label
 
     Examples
     --------
@@ -393,8 +377,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
             Stacked tokens want ``lengths``.
         y : list of label sequences, or all labels in one sequence
         lengths : array-like of int, optional; tokens of each sequence, for stacked X and y
-        sample_weight : array-like, one per sequence, optional
-            Multiplies a sequence's slack; 0 drops it.
+        sample_weight : array-like, one per sequence, optional; multiplies its slack, 0 drops it
         """
         self.check_parameters()
         matrix, offsets, labels = self._read(X, y, lengths)
@@ -445,10 +428,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                 else:
                     encoder = getattr(self, "encoder_", None)
                     matrix, offsets = reading.known_tokens(encoder, X, lengths, grow=True)
-                    now, before = matrix.shape[1], self.n_features_in_
-                    what = (
-                        f"X has {now} features, but {type(self).__name__} was fitted with {before}"
-                    )
+                    now, before, name = matrix.shape[1], self.n_features_in_, type(self).__name__
+                    what = f"X has {now} features, but {name} was fitted with {before}"
                     checks.require(now >= before, f"{what}: give these, new ones behind them.")
                     matrix = checks.as_csr(scale_columns(self, matrix))
             flat = reading.stack_labels(y, offsets, lengths)
@@ -514,9 +495,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
     ) -> ChainProblem:
         cost = checks.weigh_costs(self, labels, whole="zero_one")
         wrong = cost[~np.eye(len(cost), dtype=bool)]
-        self._refuse_without_oracle(
-            bool((wrong == wrong[:1]).all()), "chains whose loss is not plain Hamming loss"
-        )
+        plain = bool((wrong == wrong[:1]).all())
+        self._refuse_without_oracle(plain, "chains whose loss is not plain Hamming loss")
         self._refuse_violators(True, "a chain")
         return self._pose((matrix, offsets, labels), cost, cache_mb, stride=stride)
 
@@ -587,14 +567,11 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
         matrix, offsets, labels = self._read(X, y, lengths)
         weights = float(self.C) * checks.check_sample_weight(sample_weight, len(offsets) - 1)
         problem = self._make(self._with_constant(matrix), offsets, labels)
-        refuse_overflow(problem, float(weights.sum()))
+        base.refuse_overflow(problem, float(weights.sum()))
         limits: Any = {"tol": float(self.tol), "max_iter": int(self.max_iter), "started": began}
         with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
-            known = (
-                ChainExpectations(problem, workers),
-                weights,
-                observed_features(problem, weights),
-            )
+            observed = observed_features(problem, weights)
+            known = ChainExpectations(problem, workers), weights, observed
             result = minimise_log_loss(*known, **limits, name=type(self).__name__)
         self._store(result)
         return self

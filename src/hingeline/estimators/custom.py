@@ -101,10 +101,7 @@ class SSVM(BaseSSVM, BaseModel):
         return outputs, len(first)
 
     def _compile_own(self, X: Any, outputs: list[Array], width: int) -> Compiled:
-        """The problem, after a look at some examples whether decoding is what it says.
-
-        With zero weights ``decode`` must find an output of the largest loss.
-        """
+        """The problem, after a look at some examples whether decoding is what it says."""
         structure, rng = self.structure, np.random.default_rng(0)
         decode = custom.methods_of(structure)["decode"]
         for i, truth in enumerate(outputs[:3] if structure.exact else ()):
@@ -112,12 +109,11 @@ class SSVM(BaseSSVM, BaseModel):
             drawn = [decode(X[i], rng.normal(size=width), truth, 0.0) for _ in range(3)]
             largest, own = max(map(loss, drawn)), loss(decode(X[i], np.zeros(width), truth, 1.0))
             if own < largest * (1.0 - 1e-9):
-                raise ValueError(
-                    f"decode does not find the best output for X[{i}]: with zero weights and "
-                    f"loss_scale=1 it returns one of loss {own:g}, and there is one of loss "
-                    f"{largest:g}; it must maximise w·f(x, y) + loss_scale·loss(y_true, y), or the "
-                    "structure must say exact = False (see hingeline.testing.check_structure)."
-                )
+                what = f"decode does not find the best output for X[{i}]: with zero weights and"
+                what += f" loss_scale=1 it returns one of loss {own:g}, and there is one of loss"
+                how = "it must maximise w·f(x, y) + loss_scale·loss(y_true, y), or the structure"
+                how += " must say exact = False (see hingeline.testing.check_structure)"
+                raise ValueError(f"{what} {largest:g}; {how}.")
         return custom.compile_problem(structure, X, outputs)
 
     @property
@@ -155,5 +151,4 @@ def fingerprint(structure: Any, X: Any, outputs: list[Array]) -> bytes | None:
         stored = pickle.dumps((vars(structure), list(X), outputs))
     except Exception:
         return None
-    own = repr((type(structure), id(type(structure)))).encode()
-    return hashlib.sha256(stored + own).digest()
+    return hashlib.sha256(stored + repr((type(structure), id(type(structure)))).encode()).digest()

@@ -23,6 +23,8 @@ from hingeline.core.results import DualMemory, Result, Rows, relative
 from hingeline.estimators.base import BaseSSVM, positive_part
 from hingeline.solvers.nu import TIE, Margins, best_multiple
 
+Values = Sequence[float] | None
+
 FIFTH = 5  # One example in so many is held out by ``nu="auto"`` and ``C="auto"``.
 TRIAL_TOL = {"C": 0.05, "nu": 0.01}  # Fits on the way need not be better than this.
 MOST_HALVINGS = 7  # ``nu="auto"`` goes down to ν_max over two to this power.
@@ -61,9 +63,7 @@ class Path:
         return len(self.models)
 
 
-def nu_path(
-    estimator: BaseSSVM, X: Any, y: Any, nus: Sequence[float] | None = None, **fit_params: Any
-) -> Path:
+def nu_path(estimator: BaseSSVM, X: Any, y: Any, nus: Values = None, **fit_params: Any) -> Path:
     """Fit ``slack="nu"`` for many ν, from large to small, each from the solution before.
 
     Parameters
@@ -100,9 +100,7 @@ def nu_path(
     return _walk(model, "nu", values, partial(model.fit, X, y, **fit_params))
 
 
-def C_path(
-    estimator: BaseSSVM, X: Any, y: Any, Cs: Sequence[float] | None = None, **fit_params: Any
-) -> Path:
+def C_path(estimator: BaseSSVM, X: Any, y: Any, Cs: Values = None, **fit_params: Any) -> Path:
     """Fit for many C, from small to large, each from the solution before.
 
     Risks are ``nan`` but for ``slack="max"`` with margin rescaling and finite C.
@@ -121,8 +119,7 @@ def C_path(
     default = signature(type(estimator)).parameters["C"].default
     middle = default if isinstance(default, float) else 0.1
     values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * middle if Cs is None else Cs)
-    slack = "max" if estimator.slack == "nu" else estimator.slack
-    model = _start(estimator, slack=slack, nu=None)
+    model = _start(estimator, slack="max" if estimator.slack == "nu" else estimator.slack, nu=None)
     return _walk(model, "C", values, partial(model.fit, X, y, **fit_params))
 
 
@@ -139,11 +136,9 @@ def solve_nu(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> 
         result, dual, solver = estimator._solve_with(compiled, weights, start, nu=nu)
         if result.converged and solver._best_rho <= 0.0:
             least = min(solver.least_hinge, highest)
-            warn(
-                f"nu={nu:g} is not above its least value for these data, which is at most "
-                f"{least:.6g} (the smallest mean hinge found), so that rho and all weights are 0 "
-                f"and nothing is learnt: choose a larger nu, up to {highest:.6g}."
-            )
+            what = f"nu={nu:g} is not above its least value for these data, which is at most"
+            why = f"{least:.6g} (the smallest mean hinge found), so that rho and all weights are 0"
+            warn(f"{what} {why} and nothing is learnt: choose a larger nu, up to {highest:.6g}.")
         _store(estimator, result, solver._best_rho, margins, float(weights.sum()))
     return result, dual
 
@@ -195,8 +190,7 @@ class HeldOut:
         require(len(active) >= 2 * FIFTH, f"{what} {len(active)}: give {name} as a number.")
         seed = check_random_state(estimator.random_state).randint(2**31 - 1)
         self.held = np.zeros(len(weights), dtype=bool)
-        chosen = np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]
-        self.held[chosen] = True
+        self.held[np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]] = True
         self.rest = np.where(self.held, 0.0, weights)
         self.share = weights * self.held / weights[self.held].sum()
         self.judge = Margins(compiled, self.share, workers, 1.0)
@@ -373,9 +367,9 @@ def _check_values(name: str, values: Any) -> Array:
 
 def _start(estimator: BaseSSVM, **params: Any) -> Any:
     """A copy to walk the path with."""
-    if not isinstance(estimator, BaseSSVM):
-        what = f"a path needs one of Hingeline's estimators, got {type(estimator).__name__}"
-        raise TypeError(f"{what}: for a pipeline, transform X first.")
+    what = f"a path needs one of Hingeline's estimators, got {type(estimator).__name__}"
+    fine = isinstance(estimator, BaseSSVM)
+    require(fine, f"{what}: for a pipeline, transform X first.", TypeError)
     default = signature(type(estimator)).parameters["C"].default
     model = clone(estimator).set_params(warm_start=True, C=default, **params)
     model.check_parameters()

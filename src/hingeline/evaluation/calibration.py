@@ -157,13 +157,11 @@ class CalibratedChain(BaseEstimator):
         one_of("method", self.method, METHODS)
         if not hasattr(self.model, "predict_max_marginals"):
             raise TypeError(f"model must be a fitted ChainSSVM, got {self.model!r}.")
-        found = self._predict(X, lengths)
-        right, right_spans = self._compare(found, y, lengths)
+        found, right, right_spans = self._compare(X, y, lengths)
         token_owner = np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
-        self.calibration_error_ = {
-            "tokens": self._cross_validate(found.margins, right, token_owner),
-            "spans": self._cross_validate(found.span_margins, right_spans, found.owner),
-        }
+        tokens = self._cross_validate(found.margins, right, token_owner)
+        spans = self._cross_validate(found.span_margins, right_spans, found.owner)
+        self.calibration_error_ = {"tokens": tokens, "spans": spans}
         self.token_map_ = _learn_map(self.method, found.margins, right)
         self.span_map_ = None
         if len(right_spans):
@@ -190,9 +188,8 @@ class CalibratedChain(BaseEstimator):
         """The calibrated model that :meth:`save` wrote."""
         model = load(path)
         known = model.metadata_.get("calibration")
-        if known is None:
-            how = "hingeline calibrate, or fit() of a CalibratedChain, learns it from held-out data"
-            raise ModelFileError(f"{path} holds a model without a calibration: {how}.")
+        how = "hingeline calibrate, or fit() of a CalibratedChain, learns it from held-out data"
+        require(known, f"{path} holds a model without a calibration: {how}.", ModelFileError)
         try:
             made = cls(model, known["method"])
             one_of("method", made.method, METHODS)
@@ -236,22 +233,23 @@ class CalibratedChain(BaseEstimator):
         bounds = np.searchsorted(owner, np.arange(len(offsets)))
         inside, kind_of = _read_classes(classes)
         out = np.empty(len(spans))
-        kernel = kernels.span_margins_all
-        model._over(kernel, problem, local, bounds, inside, kind_of, out)
+        model._over(kernels.span_margins_all, problem, local, bounds, inside, kind_of, out)
         return _Predicted(offsets, numbers, margins, types, spans, owner, out)
 
-    def _compare(self, found: _Predicted, y: Any, lengths: Any) -> tuple[Array, Array]:
-        """Which tokens and which spans are right."""
+    def _compare(self, X: Any, y: Any, lengths: Any) -> tuple[_Predicted, Array, Array]:
+        """What is predicted, and which tokens and which spans are right."""
+        found = self._predict(X, lengths)
         flat = stack_labels(y, found.offsets, lengths)
         predicted = self.model.classes_[found.numbers].tolist()
         right = np.array([a == b for a, b in zip(predicted, flat, strict=True)])
         if not len(found.spans):
-            return right, np.zeros(0, dtype=bool)
+            return found, right, np.zeros(0, dtype=bool)
         classes, index = find_classes(flat)
         numbers = number_labels(flat, index)
         types, kind, first, stop = span_arrays(classes.tolist(), numbers, found.offsets, None)
         true = {(types[k], a, b) for k, a, b in np.column_stack([kind, first, stop]).tolist()}
-        return right, np.array([(found.types[k], a, b) in true for k, a, b in found.spans.tolist()])
+        right_spans = [(found.types[k], a, b) in true for k, a, b in found.spans.tolist()]
+        return found, right, np.array(right_spans)
 
     def predict(self, X: Any, lengths: Any = None) -> list[Array]:
         """Labels of every sequence: those of the model."""
@@ -292,8 +290,7 @@ class CalibratedChain(BaseEstimator):
     ) -> dict[str, float]:
         """Expected calibration error of ``"tokens"`` and ``"spans"`` on other data."""
         check_is_fitted(self, "token_map_")
-        found = self._predict(X, lengths)
-        right, right_spans = self._compare(found, y, lengths)
+        found, right, right_spans = self._compare(X, y, lengths)
         tokens = calibration_error(self.token_map_(found.margins), right, n_bins)
         spans = float("nan")
         if self.span_map_ is not None and len(right_spans):

@@ -18,6 +18,8 @@ from hingeline.data.text import atomic_text
 from hingeline.estimators.base import scale_columns
 from hingeline.features.input import known_tokens, plain_labels
 
+Index = int | None
+Names = Sequence[str] | None  # of features
 #: Names of what is not a feature of the data.
 CONSTANT, START, END, TRANSITION = "(constant)", "(start)", "(end)", "(transition)"
 
@@ -40,11 +42,9 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
     Features are named by the model's encoder, by ``feature_names_in_``, or by their number.
     """
     layout, whose = _read_layout(model), f"the weights of {type(model).__name__}"
-    if not layout:
-        raise TypeError(f"{whose} have no names: only its structure knows what weights_ means.")
-    if "unary" in layout:
-        remedy = "read unary_coef_ and pairwise_coef_ instead"
-        raise TypeError(f"{whose} are tables of different shapes: {remedy}.")
+    require(layout, f"{whose} have no names: only its structure knows what they mean.", TypeError)
+    how = "read unary_coef_ and pairwise_coef_ instead"
+    require("unary" not in layout, f"{whose} are tables of different shapes: {how}.", TypeError)
     labels = model.classes_.tolist()
     for block, table in layout.split(model.weights_).items():
         names: Any = labels if block == "transition" else None
@@ -79,7 +79,7 @@ def _read_layout(model: Any) -> Any:
     return model._layout
 
 
-def find_names(model: Any, given: Sequence[str] | None = None) -> Sequence[str] | None:
+def find_names(model: Any, given: Names = None) -> Names:
     """Names of the features: those given, else those that the model knows, else None."""
     if given is not None:
         text = f"there are {len(given)} feature names, but the model has {model.n_features_in_}"
@@ -135,17 +135,17 @@ class Blocks(NamedTuple):
 def read_blocks(model: Any) -> Blocks:
     """The weights of a fitted estimator whose prediction is a sum of weights."""
     layout = _read_layout(model)
-    is_chain, has_boundary = "emission" in layout, "start" in layout
+    is_chain, has_boundary = bool({"emission", "token"} & {*layout}), "start" in layout
     if not (is_chain or ("coef" in layout and set(layout) <= {"coef", "intercept"})):
         what = f"{type(model).__name__} cannot be inspected"
         raise TypeError(f"{what}: pass a ChainSSVM or a MulticlassSSVM.")
     labels = model.classes_.tolist()
-    n = len(labels)
-    features = model.emission_coef_ if is_chain else model.coef_
+    n, none = len(labels), np.zeros(len(labels))
+    features = "token_coef_" if "token" in layout else "emission_coef_" if is_chain else "coef_"
+    own = getattr(model, features), getattr(model, "intercept_", none)
     move = model.transition_coef_ if is_chain else np.zeros((n, n))
-    none = np.zeros(n)
     start, end = (model.start_coef_, model.end_coef_) if has_boundary else (none, none)
-    return Blocks(labels, features, model.intercept_, start, move, end, is_chain, has_boundary)
+    return Blocks(labels, *own, start, move, end, is_chain, has_boundary)
 
 
 def read_features(model: Any) -> tuple[list[Any], Array, Array]:
@@ -165,10 +165,8 @@ def read_features(model: Any) -> tuple[list[Any], Array, Array]:
     if hasattr(model, "n_labels_"):
         return labels[-model.n_labels_ :], model.coef_, model.intercept_
     if model.n_node_types_ > 1:
-        types = range(model.n_node_types_)
-        labels = [f"{label} (type {t})" for t in types for label in labels]
-    weights = model.unary_coef_.reshape(len(labels), -1)
-    return labels, weights, model.intercept_.ravel()
+        labels = [f"{label} (type {t})" for t in range(model.n_node_types_) for label in labels]
+    return labels, model.unary_coef_.reshape(len(labels), -1), model.intercept_.ravel()
 
 
 class FeatureWeight(NamedTuple):
@@ -187,9 +185,7 @@ class TransitionWeight(NamedTuple):
     weight: float
 
 
-def top_features(
-    model: Any, n: int = 10, feature_names: Sequence[str] | None = None
-) -> list[FeatureWeight]:
+def top_features(model: Any, n: int = 10, feature_names: Names = None) -> list[FeatureWeight]:
     """The features that speak most for and most against each label, the largest weight first.
 
     Labels are in the order of ``classes_``; the constant feature is called ``(constant)``. Of
@@ -199,8 +195,7 @@ def top_features(
     Parameters
     ----------
     model : fitted ChainSSVM, MulticlassSSVM, MultilabelSSVM, GraphSSVM or SegmentSSVM
-    n : int, default=10
-        For each label, the n largest positive weights and the n smallest negative ones.
+    n : int, default=10; of each label the n largest positive and the n smallest negative weights
     feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
     """
     positive("n", n, integer=True)
@@ -219,7 +214,7 @@ def top_features(
     return Rows(rows)
 
 
-def _name(names: Sequence[str] | None, j: int) -> str:
+def _name(names: Names, j: int) -> str:
     return f"x{j}" if names is None else str(names[j])
 
 
@@ -235,14 +230,14 @@ def _both_ends(weights: Array, n: int) -> Array:
 
 
 def transition_table(model: Any) -> list[TransitionWeight]:
-    """Weights of all moves from label to label of a ChainSSVM, in the order of ``classes_``.
+    """Weights of all moves of a ChainSSVM or SegmentSSVM, in the order of ``classes_``.
 
     If the model has boundary weights, first labels come from ``(start)`` and last ones go to
     ``(end)``.
     """
     blocks = read_blocks(model)
-    if not blocks.is_chain:
-        raise TypeError(f"{type(model).__name__} has no transitions: pass a ChainSSVM.")
+    what = f"{type(model).__name__} has no transitions: pass a ChainSSVM."
+    require(blocks.is_chain, what, TypeError)
     sources, targets, weights = blocks.moves()
     moves = zip(product(sources, targets), weights.ravel().tolist(), strict=True)
     return Rows(TransitionWeight(*pair, weight) for pair, weight in moves if weight == weight)
@@ -270,8 +265,7 @@ class Explanation:
     chosen, other : list; the predicted labels, and those they are compared with
     score, other_score : float; their scores under the model
     margin : float; ``score − other_score``, which is the sum of the contributions
-    rows : list of Contribution
-        The largest in absolute value first; those of exactly zero are left out.
+    rows : list of Contribution; the largest in absolute value first, without those of zero
     """
 
     chosen: list[Any]
@@ -287,13 +281,12 @@ class Explanation:
 
     def by_position(self) -> list[dict[str, Any]]:
         """The lead by token: rows of position, chosen and other label, contribution."""
-        table = [
-            {"position": t, "chosen": a, "other": b, "contribution": 0.0}
-            for t, (a, b) in enumerate(zip(self.chosen, self.other, strict=True))
-        ]
+        leads = [0.0] * len(self.chosen)
         for row in self.rows:
-            table[row.position]["contribution"] += row.contribution
-        return table
+            leads[row.position] += row.contribution
+        names = ("position", "chosen", "other", "contribution")
+        columns = range(len(leads)), self.chosen, self.other, leads
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def text(self, n: int = 20) -> str:
         """The labels, the scores and the n largest contributions, for a terminal."""
@@ -317,12 +310,7 @@ class Explanation:
 
 
 def explain(
-    model: Any,
-    x: Any,
-    *,
-    index: int | None = None,
-    against: Sequence[Any] | None = None,
-    feature_names: Sequence[str] | None = None,
+    model: Any, x: Any, *, index: Index = None, against: Any = None, feature_names: Names = None
 ) -> Explanation:
     """Why a model predicts the labels it does, and not the next best ones.
 
@@ -358,7 +346,7 @@ def explain(
     used = np.unique(matrix.indices)  # only the columns that occur
     emissions = np.asarray(matrix[:, used] @ blocks.features[:, used].T) + blocks.constant
     if against is None:
-        other = _find_runner_up(model, x, emissions, blocks, chosen)
+        other = _find_second(model, x, emissions, blocks, chosen)
     else:
         other = _numbers(against, blocks, len(chosen))
     rows = _rank(_compare_paths(matrix, blocks, names, chosen, other))
@@ -457,14 +445,12 @@ def _path_score(emissions: Array, blocks: Blocks, path: list[int]) -> float:
     return float(score + blocks.start[path[0]] + blocks.end[path[-1]])
 
 
-def _find_runner_up(
-    model: Any, x: Any, emissions: Array, blocks: Blocks, chosen: list[int]
-) -> list[int]:
+def _find_second(model: Any, x: Any, scores: Array, blocks: Blocks, chosen: list[int]) -> list[int]:
     """The labels of the second highest score, valid in the scheme."""
     nothing = "there is nothing to compare with"
     require(len(blocks.labels) > 1, f"the model knows one label only: {nothing}.")
     if not blocks.is_chain:
-        best_two = np.argsort(-emissions[0], kind="stable")[:2].tolist()
+        best_two = np.argsort(-scores[0], kind="stable")[:2].tolist()
         return [k for k in best_two if [k] != chosen][:1]
     best = model.predict_nbest([x], 2)[0]
     require(len(best) > 1, f"no other labelling is valid in the scheme: {nothing}.")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array, is_list, one_of, require
+from hingeline._checks import Array, is_list, one_of, require, require_type, retell
 from hingeline.core.results import align as align
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
 from hingeline.taxonomy import Taxonomy
@@ -50,10 +50,8 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
         text = f"y_true[{i}] has {len(a)} labels and y_pred[{i}] has {len(b)}"
         require(len(a) == len(b), f"{text}: they must have one length.")
     flat = [label for side in (true, predicted) for labels in side for label in labels]
-    try:
+    with retell("a label is not hashable: ", ".", TypeError, error=TypeError):
         distinct = list(dict.fromkeys(flat))
-    except TypeError as error:
-        raise TypeError(f"a label is not hashable: {error}.") from None
     distinct = [label.item() if isinstance(label, np.generic) else label for label in distinct]
     with contextlib.suppress(TypeError):  # mixed types stay in the order of first occurrence
         distinct.sort()
@@ -64,8 +62,7 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
 
 
 def _lists(y: Any, name: str) -> list[list[Any]]:
-    if not is_list(y):
-        raise TypeError(f"{name} must be a list of label sequences, got {type(y).__name__}.")
+    require_type(is_list(y), name, "a list of label sequences", y)
     found = []
     for i, labels in enumerate(y):
         if not is_list(labels):
@@ -102,10 +99,9 @@ def count_spans(pairs: LabelPairs, scheme: str | None, mode: str) -> SpanCounts:
     labels = pairs.labels
     if scheme == "segments":
         labels, scheme, mode = [x if x == "O" else f"I-{x}" for x in labels], "IO", "default"
-    (types, kind, first, stop), (_, other_kind, other_first, other_stop) = (
-        span_arrays(labels, side, pairs.offsets, scheme, mode)
-        for side in (pairs.true, pairs.predicted)
-    )
+    how = pairs.offsets, scheme, mode
+    types, kind, first, stop = span_arrays(labels, pairs.true, *how)
+    _, other_kind, other_first, other_stop = span_arrays(labels, pairs.predicted, *how)
     # Spans of one side never overlap, so a first token names at most one.
     _, a, b = np.intersect1d(first, other_first, assume_unique=True, return_indices=True)
     same = a[(stop[a] == other_stop[b]) & (kind[a] == other_kind[b])]
@@ -167,7 +163,8 @@ def precision_recall_f1(correct: Array, predicted: Array, true: Array) -> tuple[
     return ratio(correct, predicted), ratio(correct, true), ratio(2 * correct, predicted + true)
 
 
-def _scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> list[Score]:
+def make_scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> list[Score]:
+    """Scores by name, from how often each is correct, predicted and true."""
     columns = (*precision_recall_f1(correct, predicted, true), true, predicted, correct)
     return [Score(*row) for row in zip(names, *(c.tolist() for c in columns), strict=True)]
 
@@ -176,8 +173,8 @@ def score_spans(counts: SpanCounts) -> SpanScores:
     """Scores of spans already counted."""
     found = np.array([np.bincount(kind, minlength=len(counts.types)) for kind in counts.kinds])
     occurs = np.flatnonzero(found.any(axis=0))
-    per_type = _scores([counts.types[k] for k in occurs], *found[:, occurs])
-    micro = _scores(["micro"], *found.sum(axis=1, keepdims=True))[0]
+    per_type = make_scores([counts.types[k] for k in occurs], *found[:, occurs])
+    micro = make_scores(["micro"], *found.sum(axis=1, keepdims=True))[0]
     totals = [micro.support, micro.predicted, micro.correct]
     table = np.array([[s.precision, s.recall, s.f1] for s in per_type]).reshape(-1, 3)
     macro = table.mean(axis=0).tolist() if len(table) else [0.0] * 3
@@ -481,10 +478,8 @@ class Evaluation:
         """Rows (score, value, interval or nothing) for a terminal."""
         names = [*ACCURACIES, *(SPAN_SCORES if self.spans else ())]
         intervals = {k: f"{low:.4f} to {high:.4f}" for k, (low, high) in self.intervals.items()}
-        return [
-            (name.replace("_", " "), f"{getattr(self, name):.4f}", intervals.get(name, ""))
-            for name in names
-        ]
+        values = ((name, f"{getattr(self, name):.4f}") for name in names)
+        return [(name.replace("_", " "), value, intervals.get(name, "")) for name, value in values]
 
     def table(self, by: str | None = None) -> list[tuple[str, str, str, str, str]]:
         """Rows (name, precision, recall, F1, support) for a terminal, the heading first.
@@ -509,11 +504,9 @@ class Evaluation:
         """The most frequent pairs of a true and another predicted label, with their counts."""
         wrong = self.confusion - np.diag(np.diag(self.confusion))
         order = np.argsort(-wrong, axis=None, kind="stable")[:most]
-        return [
-            (self.labels[a], self.labels[b], int(wrong[a, b]))
-            for a, b in zip(*np.unravel_index(order, wrong.shape), strict=True)
-            if wrong[a, b]
-        ]
+        places = zip(*np.unravel_index(order, wrong.shape), strict=True)
+        found = [(self.labels[a], self.labels[b], int(wrong[a, b])) for a, b in places]
+        return [row for row in found if row[2]]
 
     def __repr__(self) -> str:
         head = f"{self.n_sequences} sequences, {self.n_tokens} tokens"
@@ -587,7 +580,7 @@ def evaluate(
         scheme=name,
         mode=mode,
         spans=None if counts is None else score_spans(counts),
-        per_label=tuple(_scores(pairs.labels, correct, found, true)),
+        per_label=tuple(make_scores(pairs.labels, correct, found, true)),
         labels=tuple(pairs.labels),
         confusion=confusion,
         intervals=resample(pairs, counts, bootstrap, level, random_state) if bootstrap else {},

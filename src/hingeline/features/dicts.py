@@ -15,7 +15,7 @@ from numba import config, types
 from numba.core import cgutils
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array
+from hingeline._checks import Array, is_list, require, require_type
 from hingeline._jit import built_as, helper, kernel
 from hingeline.features.input import Encoder, get_strings, pack_strings
 from hingeline.features.tables import SparseSequences, renumber
@@ -51,25 +51,49 @@ SHORT = 64  # A row of the matrix with more entries is sorted by SciPy.
 MOST_ATOMS = 2**21  # A table with more atoms is not kept for the next call.
 
 
-def _c_function(name: str, result: Any) -> Any:
-    """A function of the interpreter's C interface for kernels, with addresses as arguments."""
+def _build(result: Any, generate: Any) -> Any:
+    """A function of addresses that only kernels can call; ``generate`` writes its code."""
 
     def stub(*addresses: int) -> Any:
         raise RuntimeError("only kernels call this")
 
     @built_as(stub)
     def build(typing_context: Any, *addresses: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kinds = [context.get_value_type(kind) for kind in signature.args]
-            kind = ir.FunctionType(context.get_value_type(result), kinds)
-            function = cgutils.get_or_insert_function(builder.module, kind, name)
-            return builder.call(function, arguments)
-
         return result(*[types.int64 for _ in addresses]), generate
 
     return stub
 
 
+def _c_function(name: str, result: Any) -> Any:
+    """A function of the interpreter's C interface."""
+
+    def call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds = [context.get_value_type(kind) for kind in signature.args]
+        kind = ir.FunctionType(context.get_value_type(result), kinds)
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, arguments)
+
+    return _build(result, call)
+
+
+def _load_type(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """The address of an object's type: the word behind the count of references."""
+    word = ir.IntType(64)
+    place = builder.add(arguments[0], word(object.__basicsize__ - 8))
+    return builder.load(builder.inttoptr(place, word.as_pointer()))
+
+
+def _ask_memory(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Ask for what stands at an address, without waiting for it."""
+    pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
+    hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    place = builder.inttoptr(arguments[0], pointer)
+    builder.call(hint, [place, flag(0), flag(3), flag(1)])  # to read, soon, as data
+    return context.get_dummy_value()
+
+
+_type_of, _prefetch = _build(types.int64, _load_type), _build(types.void, _ask_memory)
 _take_gil = _c_function("PyGILState_Ensure", types.int32)
 _give_gil_back = _c_function("PyGILState_Release", types.void)
 _next_item = _c_function("PyDict_Next", types.int32)
@@ -81,39 +105,6 @@ _float = _c_function("PyFloat_AsDouble", types.float64)
 _append = _c_function("PyList_Append", types.int32)
 _error = _c_function("PyErr_Occurred", types.int64)
 _clear_error = _c_function("PyErr_Clear", types.void)
-
-
-def _type_of(address: int) -> int:
-    """The address of an object's type: the word behind the count of references."""
-    raise RuntimeError("only kernels call this")
-
-
-@built_as(_type_of)
-def _build_type_of(typing_context: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(64)
-        place = builder.add(arguments[0], word(object.__basicsize__ - 8))
-        return builder.load(builder.inttoptr(place, word.as_pointer()))
-
-    return types.int64(types.int64), generate
-
-
-def _prefetch(address: int) -> None:
-    """Ask memory for what stands at an address, without waiting for it."""
-    raise RuntimeError("only kernels call this")
-
-
-@built_as(_prefetch)
-def _build_prefetch(typing_context: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
-        hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        place = builder.inttoptr(arguments[0], pointer)
-        builder.call(hint, [place, flag(0), flag(3), flag(1)])  # to read, soon, as data
-        return context.get_dummy_value()
-
-    return types.void(types.int64), generate
 
 
 @helper
@@ -522,8 +513,8 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
 
     def _know(self, names: list[str]) -> Self:
         self.vocabulary_ = {name: k for k, name in enumerate(names)}
-        if len(self.vocabulary_) != len(names):
-            raise ValueError("the encoder has an attribute twice: give each once.")
+        fine = len(self.vocabulary_) == len(names)
+        require(fine, "the encoder has an attribute twice: give each once.")
         self.n_features_out_ = len(names)
         return self
 
@@ -534,12 +525,9 @@ def _shorten(vocabulary: dict[str, int], count: int) -> None:
         vocabulary.popitem()
 
 
-def _encode(
-    X: Any, atoms: _Atoms, grow: bool, count: bool, dtype: Any
-) -> tuple[list[Array], Array, Array]:
+def _encode(X: Any, atoms: _Atoms, grow: bool, count: bool, dtype: Any) -> tuple[Any, Array, Array]:
     """Values, columns and lengths of rows; cuts of sentences; how often attributes occur."""
-    if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__iter__"):
-        raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
+    require_type(is_list(X) and not isinstance(X, Mapping), "X", "a list of sentences", X)
     lengths = list[int]()
     pieces: list[tuple[Array, ...]] = []
     seen = np.zeros(0, dtype=np.int64)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, numeric_matrix, require
+from hingeline._checks import Array, is_list, numeric_matrix, require, require_type
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.features.tables import SparseSequences, TokenTable
 
@@ -149,8 +149,7 @@ def stack_labels(
         what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
         require(len(flat) == offsets[-1], f"{what}: one label per row.")
         return flat
-    if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
-        raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
+    require_type(is_list(y) and hasattr(y, "__len__"), "y", "a list of label sequences", y)
     y = y.to_list() if hasattr(y, "to_list") else y
     what = f"X has {len(offsets) - 1} {whole}s and y has {len(y)}"
     if len(y) == offsets[-1] and not isinstance(y[0], (list, tuple, np.ndarray)):
@@ -179,10 +178,7 @@ def plain_labels(labels: Any) -> list[Any]:
 
 
 def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array, dict[Any, int]]:
-    """The distinct labels, sorted where they can be, and their numbers.
-
-    ``offsets`` say where sequences begin, to name the place of a label that is missing.
-    """
+    """The distinct labels, sorted where they can be, and their numbers; messages want offsets."""
     try:
         distinct = list(dict.fromkeys(labels))
     except TypeError as error:
@@ -215,16 +211,12 @@ def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
 
 
 def _plain(X: Any, lengths: Any = None) -> Any:
-    """Columns of frames as lists, frames of single sequences as arrays or lists of tuples.
-
-    A frame of all tokens, and what is one sequence, are refused.
-    """
+    """Columns of frames as lists, frames of single sequences as arrays or lists of tuples."""
     if lengths is None and hasattr(X, "columns"):
         how = "hingeline.features.from_frame(frame, group=..., label=...)"
         raise TypeError(f"X is a frame: cut it into sequences with {how}.")
-    if isinstance(X, str):
-        how = "pass a list of sequences, each a list of tokens, such as [X.split()]"
-        raise TypeError(f"X is one string: {how}.")
+    what = "X is one string: pass a list of sequences, each a list of tokens, such as [X.split()]."
+    require(not isinstance(X, str), what, TypeError)
     how = "X is a list of sequences, [X] if it is a single one"
     if hasattr(X, "to_list"):
         X, how = X.to_list(), "cut the column, such as frame.groupby(sentence)[column].agg(list)"
@@ -286,13 +278,8 @@ def choose_encoder(features: Any, X: Any, lengths: Any = None) -> tuple[Any, Any
     return (_choose_encoder(X, lengths) if features is None else clone(features)), X
 
 
-def known_tokens(
-    encoder: Any, X: Any, lengths: Any, grow: bool = False
-) -> tuple[sp.csr_matrix, Array]:
-    """Tokens as CSR rows by an encoder fitted before; features that are ready are taken as such.
-
-    If it is to grow, it learns what is new, where it can.
-    """
+def known_tokens(encoder: Any, X: Any, lengths: Any, grow: bool = False) -> tuple[Any, Array]:
+    """Tokens as CSR rows by a fitted encoder, which may grow; features that are ready stay such."""
     X = _plain(X, lengths)
     if encoder is None or _is_ready(encoder, X, lengths):
         return stack_sequences(X, lengths)
@@ -357,13 +344,11 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
 
 def _are_columns(sentences: Any, width: int) -> bool:
     """Whether lists of strings are columns of a table, not features: as many, and without names."""
-    named = True
-    for sentence in sentences:
-        for token in sentence:
-            if not isinstance(token, list) or len(token) != width:
-                return False
-            named = named and any(isinstance(text, str) and "=" in text[1:-1] for text in token)
-    return not named
+    tokens = [token for sentence in sentences if is_list(sentence) for token in sentence]
+    if any(not isinstance(token, list) or len(token) != width for token in tokens):
+        return False
+    named = (any(isinstance(x, str) and "=" in x[1:-1] for x in token) for token in tokens)
+    return not all(named)
 
 
 def _cut(X: Any, lengths: Any) -> Any:

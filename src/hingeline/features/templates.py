@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, require, require_type, retell
 from hingeline.features.input import Encoder, get_meta
 from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
 from hingeline.features.vocabulary import Hasher, Vocabulary
@@ -113,10 +113,8 @@ def check_call(name: str, argument: str | int | None) -> Call:
     if wanted == "regex":
         if not isinstance(argument, str):
             raise ValueError(f"{name} wants a regular expression, e.g. {name}(word[0],'^[A-Z]')")
-        try:
+        with retell(f"{argument!r} is not a regular expression: ", "", re.error):
             re.compile(argument)
-        except re.error as error:
-            raise ValueError(f"{argument!r} is not a regular expression: {error}") from None
     return Call(name, argument)
 
 
@@ -165,10 +163,8 @@ def parse_templates(templates: str | Sequence[str], names: Sequence[str]) -> lis
     parse = _parse_line if isinstance(templates, str) else _parse_python
     parsed: list[Template] = []
     for where, text in found:
-        try:
+        with retell(f"{where}{text!r}: ", "."):
             parsed += parse(text, names)
-        except ValueError as error:
-            raise ValueError(f"{where}{text!r}: {error}.") from None
     require(parsed, what)
     first: dict[tuple[str, ...], Template] = {}
     for template in parsed:
@@ -523,10 +519,8 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         texts = get_meta(meta, "templates", (str, list), "text or a list of templates")
         if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
             raise ValueError("the encoder's columns must be names, each once.")
-        try:
+        with retell("the encoder's metadata are not valid: ", "", TypeError):
             parsed = self._set_up(texts, tuple(names))
-        except TypeError as error:
-            raise ValueError(f"the encoder's metadata are not valid: {error}") from None
         if isinstance(self._encoding, Hasher):
             self.hash_collisions_ = get_meta(meta, "hash_collisions", int, "a number")
         else:
@@ -542,13 +536,12 @@ def as_table(X: Any) -> TokenTable:
         return X
     if hasattr(X, "columns") and not isinstance(X, Mapping):
         raise TypeError("X is a frame: cut it into sentences with hingeline.features.from_frame.")
-    if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__len__"):
-        raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
+    fine = hasattr(X, "__len__") and not isinstance(X, (str, bytes, Mapping))
+    require_type(fine, "X", "a list of sentences", X)
     texts = (isinstance(x, np.ndarray) and x.ndim and x.dtype.kind in "OU" for x in X)
     X = [x.tolist() if text else x for x, text in zip(X, texts, strict=True)]
     require(X, "X is empty: there are no sequences.")
-    if not isinstance(X[0], (list, tuple)):
-        raise TypeError(f"X[0] must be a list of tokens, got {type(X[0]).__name__}.")
+    require_type(isinstance(X[0], (list, tuple)), "X[0]", "a list of tokens", X[0])
     kinds = set(map(type, chain.from_iterable(X)))
     if wrong := [kind for kind in kinds if not issubclass(kind, (str, tuple, list))]:
         hint = ": use DictEncoder" if issubclass(wrong[0], Mapping) else ""

@@ -108,8 +108,7 @@ class Numbering:
     def learn(self, keys: Array, min_count: int, first: int, counts: Array | None = None) -> Array:
         """Number the first keys that occur often enough, or ``counts`` times; numbers of all."""
         if self.size <= max(SMALL_TABLE, 4 * len(keys)):
-            totals = np.bincount(keys + 1, counts, self.size + 1)[1:]
-            known = np.flatnonzero(totals >= min_count)
+            known = np.flatnonzero(np.bincount(keys + 1, counts, self.size + 1)[1:] >= min_count)
             self.add(known, np.arange(first, first + len(known), dtype=np.int32))
             return self.look_up(keys)
         distinct, places = np.unique(keys, return_inverse=True)
@@ -223,10 +222,8 @@ class Layout:
         ``read`` gives the codes of distinct values.
         """
         found = {k: _find_values(table, k) for k in self.used_columns}
-        codes = []
-        for source in self.sources:
-            values, tokens = found[source.column]
-            codes.append(read(source, values)[tokens])
+        own = [(source, *found[source.column]) for source in self.sources]
+        codes = [read(source, values)[tokens] for source, values, tokens in own]
         starts, ends, lengths = table.offsets[:-1], table.offsets[1:], table.lengths
         first = [starts[lengths > k] + k for k in range(self.reach)]
         last = [ends[lengths > k] - 1 - k for k in range(self.reach)]
@@ -342,8 +339,7 @@ class Vocabulary(Layout):
                 for k, s in enumerate(group.sources)
             ]  # a template without terms is one feature that every token has
             parts = parts or [np.zeros(table.n_tokens * len(group.offsets), dtype=np.int32)]
-            found = self._number(group, parts, learn, min_count)
-            rows.append(found.reshape(-1, table.n_tokens))
+            rows.append(self._number(group, parts, learn, min_count).reshape(-1, table.n_tokens))
         return np.concatenate(rows)
 
     def _number(self, group: Group, parts: list[Array], learn: Any, min_count: int) -> Array:

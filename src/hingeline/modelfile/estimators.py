@@ -29,11 +29,11 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, check_finite, one_of, require
+from hingeline._checks import Array, check_finite, one_of, require, retell
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow, read_history
 from hingeline.estimators.base import FINDINGS, NU_FITTED, SCALING, forget_extras
-from hingeline.modelfile.files import DTYPE_NAMES, ModelFileError, read_model, write_model
+from hingeline.modelfile.files import DTYPE_NAMES, NOT_JSON, ModelFileError, read_model, write_model
 from hingeline.taxonomy import Taxonomy
 
 #: Encoders that can be stored; code is never looked up by a name from a file but through this.
@@ -166,10 +166,8 @@ def save(
     threshold = (0.0 if sparse else None) if whole else float(sparse)
     paired = check is None or (isinstance(check, tuple) and len(check) == 2)
     require(paired, "check must be a pair (X, y) of data to compare predictions on.", TypeError)
-    try:
+    with retell("metadata cannot be written as JSON: ", ".", *NOT_JSON, error=TypeError):
         json.dumps(metadata, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"metadata cannot be written as JSON: {error}.") from None
     arrays: dict[str, Array] = {}
     parameters, left_out = parameters_to_json(model, arrays)
     header: dict[str, Any] = {"estimator": kind, "parameters": parameters, "left_out": left_out}
@@ -191,11 +189,9 @@ def save(
     if hasattr(model, "scheme"):
         header["scheme"] = getattr(model, "scheme_", None)
     if hasattr(model, "encoder_"):
-        try:
+        with retell("the model cannot be stored, because its ", ".", NotStorable, error=TypeError):
             encoder = model.encoder_
             header["encoder"] = encoder and encoder_to_json(encoder, arrays, "encoder")
-        except NotStorable as error:
-            raise TypeError(f"the model cannot be stored, because its {error}.") from None
     if hasattr(model, "_fitted_to_json"):  # what graphs know beside labels and features
         header["fitted"] = model._fitted_to_json(arrays)
     arrays |= {name: getattr(model, name) for name in SCALING if hasattr(model, name)}
@@ -280,12 +276,9 @@ def compare(model: Any, weights: Array, X: Any, y: Any) -> dict[str, Any]:
     other = model.with_weights(weights)
     found = model.predict(X), other.predict(X)
     before, after = (np.concatenate(y) if isinstance(y, list) else y for y in found)
-    return {
-        "n_checked": len(before),
-        "changed_predictions": float(np.mean(before != after)),
-        "score_before": float(model.score(X, y)),
-        "score_after": float(other.score(X, y)),
-    }
+    scores = {"score_before": float(model.score(X, y)), "score_after": float(other.score(X, y))}
+    changed = float(np.mean(before != after))
+    return {"n_checked": len(before), "changed_predictions": changed, **scores}
 
 
 def versions() -> dict[str, str]:
@@ -314,10 +307,9 @@ def load(path: str | os.PathLike[str], expected: type | None = None, structure: 
     header, arrays = read_model(path)
     name = os.fspath(path)
     kind = header.get("estimator")
-    cls = estimator_class(kind) if isinstance(kind, str) else None
-    if cls is None:
-        text = f"{name} holds a {kind!r:.40}, which this version of Hingeline does not know"
-        raise ModelFileError(f"{text}: upgrade.")
+    cls: Any = estimator_class(kind) if isinstance(kind, str) else None
+    what = f"{name} holds a {kind!r:.40}, which this version of Hingeline does not know"
+    require(cls, f"{what}: upgrade.", ModelFileError)
     if expected is not None and not issubclass(cls, expected):
         what = f"{name} holds a {kind}, not a {expected.__name__}"
         raise ModelFileError(f"{what}: load it with {kind}.load or hingeline.load.")

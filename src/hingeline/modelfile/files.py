@@ -27,14 +27,17 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from io import BufferedReader
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, require, retell
 from hingeline._files import replacing
 
+NOT_JSON = (TypeError, ValueError, RecursionError)  # What JSON's writer raises.
+FileName = str | os.PathLike[str]
 UNKNOWN = "its format is not known here"
 _PACKED = "file; decompress it first if a model is inside"
 _PICKLE = "a Python pickle, which can run code and is never opened here"
@@ -88,10 +91,8 @@ class ModelFileError(ValueError):
     """A file that is not a model this version can read; the message names it and the remedy."""
 
 
-def _demand(fine: Any, otherwise: str) -> None:
-    """Refuse a file; :func:`_open` puts its name before what is wrong with it."""
-    if not fine:
-        raise ModelFileError(otherwise)
+#: Refuses a file; :func:`_open` puts its name before what is wrong with it.
+_demand = partial(require, error=ModelFileError)
 
 
 class TensorInfo(NamedTuple):
@@ -169,14 +170,10 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def write_model(
-    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]
-) -> int:
+def write_model(path: FileName, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> int:
     """Write a model file atomically; returns the bytes written."""
-    try:
+    with retell("the header cannot be written as JSON: ", ".", *NOT_JSON, error=TypeError):
         text = json.dumps(header, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"the header cannot be written as JSON: {error}.") from None
     ready = {name: _prepare(name, array) for name, array in arrays.items()}
     order = sorted(ready, key=lambda name: -ready[name].itemsize)
     checksum = zlib.crc32(text.encode())
@@ -193,11 +190,9 @@ def write_model(
     metadata["crc32"] = f"{checksum:08x}"
     table = json.dumps(entries, separators=(",", ":")).encode()
     table += b" " * (-len(table) % 8)
-    try:  # what is written can be read
+    with retell("the header cannot be stored: ", "."):  # what is written can be read
         parse_json(text.encode(), MAX_HEADER_VALUES)
         parse_json(table, MAX_FILE_VALUES)
-    except ValueError as error:
-        raise ValueError(f"the header cannot be stored: {error}.") from None
     with replacing(path) as file:
         file.write(len(table).to_bytes(8, "little"))
         file.write(table)
@@ -230,13 +225,13 @@ def _view_bytes(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
+def read_header(path: FileName) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
     """Header of a model file, and what arrays it has, without reading them."""
     with _open(path) as file:
         return _read_table(file)[:2]
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
+def read_model(path: FileName) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and arrays of a model file; the arrays are aligned, writable and not shared."""
     with _open(path) as file:
         header, tensors, metadata, start = _read_table(file)
@@ -255,22 +250,19 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             _demand(not odd, f"cannot be read: {DAMAGED}.")
             arrays[key] = array.astype(array.dtype.newbyteorder("="), copy=False)
         fine = metadata.get("crc32", f"{checksum:08x}") == f"{checksum:08x}"
-        damage = "is damaged (its contents do not match its checksum)"
-        _demand(fine, f"{damage}: get a fresh copy.")
+        _demand(fine, "is damaged (its contents do not match its checksum): get a fresh copy.")
     return header, arrays
 
 
 @contextlib.contextmanager
-def _open(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
+def _open(path: FileName) -> Iterator[BufferedReader]:
     """The file; what is found wrong with it is said of its name."""
-    try:
+    with retell(f"{os.fspath(path)} ", "", ModelFileError, error=ModelFileError):
         # Before opening: to open a pipe would wait for a writer.
         kind = "a folder" if os.path.isdir(path) else "not a regular file"
         _demand(stat.S_ISREG(os.stat(path).st_mode), f"is {kind}: give the path of a model file.")
         with open(path, "rb") as file:
             yield file
-    except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)} {error}") from None
 
 
 def _fill(file: BufferedReader, content: memoryview) -> None:
@@ -315,7 +307,5 @@ def _read_table(file: BufferedReader) -> tuple[Any, dict[str, TensorInfo], dict[
 
 
 def _parse(content: bytes | bytearray, max_values: int, what: str) -> dict[str, Any]:
-    try:
+    with retell(f"has a {what} that is wrong (", f"): {DAMAGED}.", error=ModelFileError):
         return parse_json(content, max_values)
-    except ValueError as error:
-        raise ModelFileError(f"has a {what} that is wrong ({error}): {DAMAGED}.") from None

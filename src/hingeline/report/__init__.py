@@ -131,10 +131,8 @@ def render_report(
     facts = sections.read_facts(model)
     outcome = outcomes.compare(model, evaluation, y_true, y_pred, tokens)
     pictures = errors.check_pictures(model, y_true, y_pred, regions, images)
-    contents: dict[str, Any] = {
-        "model": sections.describe_model(model, facts),
-        "convergence": sections.describe_convergence(facts),
-    }
+    contents: dict[str, Any] = {"model": sections.describe_model(model, facts)}
+    contents["convergence"] = sections.describe_convergence(facts)
     if outcome is not None:
         new = outcomes.find_new_words(outcome, model, seen)
         wrong = errors.find_filter(outcome, new)
@@ -203,9 +201,7 @@ def _describe_size(model: Any) -> str:
     return f"{sections.class_count(model)}, {count_of(int(model.n_features_in_), 'feature')}"
 
 
-def _list_figures(
-    facts: sections.Facts, outcome: outcomes.Outcome | None
-) -> list[tuple[str, str, str]]:
+def _list_figures(facts: sections.Facts, outcome: outcomes.Outcome | None) -> list[tuple[str, ...]]:
     """The few figures that matter most: name, value, note."""
     figures = []
     found = None if outcome is None else outcome.evaluation

@@ -250,9 +250,7 @@ def _draw_gaps(axes: Axes, history: Sequence[HistoryRow], x: str, tol: float = m
     return f"Line chart, logarithmic: relative gap from {first} to {last}."
 
 
-def _draw_line(
-    axes: Axes, x: Array, y: Array, colour: str, style: str, label: str | None = None
-) -> None:
+def _draw_line(axes: Axes, x: Array, y: Array, colour: str, style: str, label: str = "") -> None:
     marker = ("s" if style == "--" else "o") if len(x) <= MOST_MARKERS else None
     axes.plot(
         x, y, color=colour, linestyle=style, linewidth=1.8, marker=marker, markersize=5.0,

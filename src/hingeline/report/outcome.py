@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import Array, check_loss, is_list, require
+from hingeline._checks import Array, check_loss, is_list, require, require_type
 from hingeline._words import brief, count, count_of, decimal, percent
 from hingeline.evaluation import metrics
 from hingeline.evaluation.calibration import calibration_error
@@ -51,18 +51,18 @@ class Outcome:
 
     def most_costly(self, n: int) -> list[int]:
         """Examples of the largest loss; of equal ones the shorter first, then the earlier."""
-        lengths = np.array([len(labels) for labels in self.true])
-        order = np.lexsort((lengths, -self.losses))[:n]
-        return [int(i) for i in order if self.losses[i] > 0]
+        lengths = np.array([*map(len, self.true)])
+        order = np.lexsort((lengths, -self.losses))[:n].tolist()
+        return [i for i in order if self.losses[i] > 0]
 
 
 def compare(
     model: Any, evaluation: Evaluation | None, y_true: Any, y_pred: Any, tokens: Any
 ) -> Outcome | None:
     """The outcome that the arguments of a report describe; None if they describe none."""
-    if evaluation is not None and not isinstance(evaluation, Evaluation):
-        what = "evaluation must be what hingeline.evaluation.metrics.evaluate returns"
-        raise TypeError(f"{what}, got {type(evaluation).__name__}.")
+    fine = evaluation is None or isinstance(evaluation, Evaluation)
+    wanted = "what hingeline.evaluation.metrics.evaluate returns"
+    require_type(fine, "evaluation", wanted, evaluation)
     if (y_true is None) != (y_pred is None):
         given, missing = ("y_true", "y_pred") if y_pred is None else ("y_pred", "y_true")
         raise ValueError(f"{given} is given without {missing}: pass both or neither.")
@@ -71,7 +71,7 @@ def compare(
     if sets and evaluation is not None:
         raise TypeError("the model gives sets of labels: pass y_true and y_pred, no evaluation.")
     trees, segments = hasattr(model, "projective"), hasattr(model, "segment_features")
-    single = not (own or graph or sets or trees or segments or read_blocks(model).is_chain)
+    single = not (own or graph or sets or trees or read_blocks(model).is_chain)
     part = "node" if graph else "word" if trees else "token"
     if y_true is None:
         what = "tokens are shown with labels"
@@ -93,7 +93,7 @@ def compare(
     if trees or segments:  # how many labels are wrong
         losses = np.subtract(np.diff(pairs.offsets), pairs.count_right(), dtype=float)
     else:
-        word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
+        word, whole = ("zero_one", "") if single else ("hamming", "zero_one")
         cost = check_loss(model.loss, word, model.classes_.tolist(), vector=not single, whole=whole)
         losses = find_losses(pairs, model.classes_, cost)
         if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
@@ -115,10 +115,8 @@ def _drop_void(void: Any, y_true: Any, y_pred: Any, tokens: Any) -> tuple[Any, .
     """Labels, and tokens if there are any, of the nodes whose label is known."""
     pair_labels(y_true, y_pred)  # which refuses what does not fit
     known = [[label != void for label in y] for y in y_true]
-    return tuple(
-        y and [[*compress(own, keep)] for own, keep in zip(y, known, strict=True)]
-        for y in (list(y_true), list(y_pred), tokens)
-    )
+    sides = list(y_true), list(y_pred), tokens
+    return tuple(y and [[*compress(*own)] for own in zip(y, known, strict=True)] for y in sides)
 
 
 def _compare_sets(model: Any, y_true: Any, y_pred: Any, tokens: Any) -> Outcome:
@@ -142,39 +140,28 @@ def _compare_sets(model: Any, y_true: Any, y_pred: Any, tokens: Any) -> Outcome:
 
 
 def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
-    """Loss of each sequence under a cost matrix in the order of the classes.
-
-    A label that the model does not know costs as much as the dearest error.
-    """
+    """Loss of each sequence under a cost matrix in the order of the classes."""
     index = {label: k for k, label in enumerate(classes.tolist())}
-    n = len(index)
-    most = cost.max() if cost.any() else 1.0
-    table = np.pad(cost, (0, 1), constant_values=most)
-    number = np.array([index.get(label, n) for label in pairs.labels], dtype=np.int64)
+    # A label that the model does not know costs as much as the dearest error.
+    table = np.pad(cost, (0, 1), constant_values=cost.max() if cost.any() else 1.0)
+    number = np.array([index.get(label, len(index)) for label in pairs.labels], dtype=np.int64)
     losses = table[number[pairs.true], number[pairs.predicted]] * ~pairs.right
     return np.diff(np.concatenate([[0.0], np.cumsum(losses)])[pairs.offsets])
 
 
 def _finish(
-    pairs: LabelPairs,
-    losses: Array,
-    evaluation: Evaluation | None,
-    single: bool,
-    tokens: Any,
-    part: str = "token",
+    pairs: LabelPairs, losses: Array, given: Evaluation | None, single: bool, tokens: Any, part: str
 ) -> Outcome:
-    true, predicted = (
-        [[pairs.labels[k] for k in numbers[lo:hi].tolist()] for lo, hi in pairwise(pairs.offsets)]
-        for numbers in (pairs.true, pairs.predicted)
-    )
-    if evaluation is None:
+    flat = ([pairs.labels[k] for k in side.tolist()] for side in (pairs.true, pairs.predicted))
+    true, predicted = ([side[lo:hi] for lo, hi in pairwise(pairs.offsets)] for side in flat)
+    if given is None:
         plain = single or part != "token"
-        evaluation = metrics.evaluate(true, predicted, scheme=None if plain else "auto")
-    elif evaluation.n_tokens != len(pairs.true):
-        what = f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}"
+        given = metrics.evaluate(true, predicted, scheme=None if plain else "auto")
+    elif given.n_tokens != len(pairs.true):
+        what = f"evaluation is of {given.n_tokens} labels, but y_true has {len(pairs.true)}"
         raise ValueError(f"{what}: pass the labels that were evaluated, or leave one out.")
     tokens = _check_tokens(tokens, true, single)
-    return Outcome(single, evaluation, true, predicted, losses, tokens, pairs, part)
+    return Outcome(single, given, true, predicted, losses, tokens, pairs, part)
 
 
 def _compare_structure(
@@ -192,7 +179,7 @@ def _compare_structure(
     true, predicted = ([y.tolist() for y in side] for side in packed)
     single = all(len(y) == 1 for y in (*true, *predicted))
     if all(len(a) == len(b) for a, b in zip(true, predicted, strict=True)):
-        return _finish(pair_labels(true, predicted), losses, evaluation, single, tokens)
+        return _finish(pair_labels(true, predicted), losses, evaluation, single, tokens, "token")
     what = "tokens need one label each, but true and predicted outputs differ in length"
     require(tokens is None, f"{what}: leave tokens out.")
     return Outcome(False, evaluation, true, predicted, losses)
@@ -200,8 +187,7 @@ def _compare_structure(
 
 def _wrap(y: Any, name: str) -> list[list[Any]]:
     """Single labels as sequences of one."""
-    if not is_list(y):
-        raise TypeError(f"{name} must be a list of labels, got {type(y).__name__}.")
+    require_type(is_list(y), name, "a list of labels", y)
     labels = y.tolist() if hasattr(y, "tolist") else list(y)
     for i, label in enumerate(labels):
         if isinstance(label, (list, dict, set, np.ndarray)):
@@ -236,11 +222,9 @@ def describe_evaluation(outcome: Outcome, links: Mapping[str, str]) -> Content:
     about = [] if found is None else [_describe_data(outcome, found)]
     if len(outcome.losses):
         losses, what = outcome.losses, outcome.noun
-        about.append(
-            f"The mean loss is {brief(float(losses.mean()))} per {what}; "
-            f"{percent(float((losses == 0).mean()), 1)} of the {count_of(len(losses), what)} "
-            "have no loss."
-        )
+        mean, none = brief(float(losses.mean())), percent(float((losses == 0).mean()), 1)
+        of = count_of(len(losses), what)
+        about.append(f"The mean loss is {mean} per {what}; {none} of the {of} have no loss.")
     content: Content = {"about": about, "summary": None, "spans": None, "confusion": None}
     if outcome.sets is not None:
         return content | _describe_sets(*outcome.sets)
@@ -259,9 +243,7 @@ def describe_evaluation(outcome: Outcome, links: Mapping[str, str]) -> Content:
     return content | {"pairs": _pairs(found), "confusion": _confusion(found, links)}
 
 
-def describe_reliability(
-    outcome: Outcome, sure: Mapping[str, Any], y_true: Any, void: Any
-) -> list[Any]:
+def describe_reliability(outcome: Outcome, sure: dict[str, Any], y: Any, void: Any) -> list[Any]:
     """How often predictions are right that are so sure, by measure: a sentence and a chart."""
     found = []
     right = outcome.pairs.right if outcome.pairs is not None else None
@@ -272,7 +254,7 @@ def describe_reliability(
             continue
         flat = np.concatenate([np.ravel(part) for part in values]).astype(float)
         if void is not None:
-            flat = flat[[label != void for labels in y_true for label in labels]]
+            flat = flat[[label != void for labels in y for label in labels]]
         what = f"{measure} has {len(flat)} values"
         fits = right is not None and len(flat) == len(right)
         require(fits, f"{what}, but y_pred has another number of labels: give one for each.")
@@ -323,22 +305,17 @@ def describe_words(outcome: Outcome, new: Array | None) -> Table | None:
 def _describe_sets(names: list[Any], true: Array, predicted: Array) -> Content:
     """Scores of sets of labels, of each label, and of pairs of them."""
     scores = metrics.multilabel_scores(true.astype(int), predicted.astype(int))
-    shown = [
-        [name.replace("_", " ").replace("f1", "F1"), percent(value)]
-        for name, value in scores._asdict().items()
-    ]
+    titles = (name.replace("_", " ").replace("f1", "F1") for name in scores._fields)
+    shown = [[title, percent(value)] for title, value in zip(titles, scores, strict=True)]
     both = true & predicted
     counts = [part.sum(axis=0) for part in (both, predicted, true)]
-    columns = (*metrics.precision_recall_f1(*counts), *counts[::-1])
-    labels = [Score(*row) for row in zip(names, *(c.tolist() for c in columns), strict=True)]
+    labels = metrics.make_scores(names, *counts)
     together = [part.astype(int).T @ part for part in (true, predicted, both)]
     first, second = np.triu_indices(len(names), 1)
     a, b, c = (counts[first, second] for counts in together)
-    rows = [
-        [names[first[k]], names[second[k]], *(count(int(n[k])) for n in (a, b, c))]
-        for k in np.lexsort((-a, -np.abs(a - b)))[:MOST_PAIRS]
-        if a[k] or b[k]
-    ]
+    order = [k for k in np.lexsort((-a, -np.abs(a - b)))[:MOST_PAIRS] if a[k] or b[k]]
+    counted = ((first[k], second[k], [count(int(n[k])) for n in (a, b, c)]) for k in order)
+    rows = [[names[one], names[other], *told] for one, other, told in counted]
     head = ("label", "and label", "both true", "both predicted", "both right")
     caption = "Pairs of labels, those most over- or underrated first"
     pairs = Table(caption, head, rows, words=(0, 1), names=(0, 1)) if rows else None
@@ -385,30 +362,24 @@ def _summary(outcome: Outcome, found: Evaluation) -> Table:
 
 
 def _scores(
-    caption: str,
-    by: str,
-    scores: Sequence[Score],
-    averages: Sequence[Score] = (),
-    iou: bool = False,
+    caption: str, by: str, scores: Sequence[Score], means: Sequence[Score] = (), iou: bool = False
 ) -> Table:
     shown = list(scores)
     if len(shown) > MOST_SCORES:
         shown = sorted(shown, key=lambda s: -s.support)[:MOST_SCORES]
         caption += f": the {MOST_SCORES} most frequent of {count(len(scores))}"
     rows = []
-    for s in (*shown, *averages):
+    for s in (*shown, *means):
         shares = (s.precision, s.recall, s.f1, *([s.iou] if iou else []))
         rows.append([s.name, *(decimal(100 * share, 2) for share in shares), count(s.support)])
     head = (by, "precision %", "recall %", "F1 %", *(["IoU %"] if iou else []), "support")
-    return Table(caption, head, rows, names=(0,), last=len(averages))
+    return Table(caption, head, rows, names=(0,), last=len(means))
 
 
 def _pairs(found: Evaluation) -> Table | None:
     support = dict(zip(found.labels, found.confusion.sum(axis=1), strict=True))
-    rows = [
-        [true, predicted, count(n), percent(n / support[true], 1)]
-        for true, predicted, n in found.confusions(MOST_PAIRS)
-    ]
+    most = found.confusions(MOST_PAIRS)
+    rows = [[true, other, count(n), percent(n / support[true], 1)] for true, other, n in most]
     head = ("true", "predicted", "count", "of the true label")
     caption = "Most frequent confusions"
     return Table(caption, head, rows, words=(0, 1), names=(0, 1)) if rows else None
@@ -421,8 +392,7 @@ def _confusion(found: Evaluation, links: Mapping[str, str]) -> sections.Matrix:
     lumped = len(names) > MOST_IN_MATRIX
     number = list(range(len(names)))
     if lumped:
-        total = counts.sum(axis=0) + counts.sum(axis=1)
-        kept = sections.keep_largest(total, MOST_IN_MATRIX)
+        kept = sections.keep_largest(counts.sum(axis=0) + counts.sum(axis=1), MOST_IN_MATRIX)
         others = count(len(names) - MOST_IN_MATRIX)
         counts = merge_labels(counts, kept)
         names = [names[k] for k in kept] + [f"{others} others"]
@@ -440,10 +410,8 @@ def _confusion(found: Evaluation, links: Mapping[str, str]) -> sections.Matrix:
         return sections.Cell(count(n) if n else "·", kind, key, links.get(key, ""))
 
     rows = [(name, [cell(a, b) for b in range(len(names))]) for a, name in enumerate(names)]
-    note = (
-        "A cell is a count: what is right is blue, on the diagonal, and what is wrong is orange. "
-        "The shade is the share of the row, on a scale of square roots."
-    )
+    note = "A cell is a count: what is right is blue, on the diagonal, and what is wrong is orange"
+    note += ". The shade is the share of the row, on a scale of square roots."
     if links:
         note += " An underlined count leads to examples."
     return sections.Matrix(caption, "true ↓ predicted →", names, rows, note)

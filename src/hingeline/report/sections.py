@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline import _words as words
-from hingeline._checks import Array
+from hingeline._checks import Array, require, require_type
 from hingeline._words import SPACE, count, count_of, decimal, percent, show, significant
 from hingeline.core.results import HistoryRow, relative
 from hingeline.estimators.allowed import moves_of
@@ -142,11 +142,9 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
             why = "No gap is certified: decoding is not exact, so nothing bounds the optimum."
         elif not math.isnan(facts.restricted_gap):
             gap = relative(facts.restricted_gap, facts.restricted_objective)
-            why = (
-                "No gap of the whole problem is certified, because its slack is a sum over more "
-                f"outputs than can be listed. Over the outputs found, at most "
-                f"{words.percent_at_most(gap)} of the objective can still be gained."
-            )
+            why = "No gap of the whole problem is certified, because its slack is a sum over more"
+            why += " outputs than can be listed. Over the outputs found, at most"
+            why += f" {words.percent_at_most(gap)} of the objective can still be gained."
     elif math.isinf(facts.primal_objective):
         why = "No gap is certified: no weights were found that keep every margin (C = ∞)."
     elif facts.duality_gap <= 0.0:
@@ -160,10 +158,8 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
     sentence = f"It is certified that at most {most} of the objective can still be gained."
     if facts.integrality_gap > 0.0:
         part = words.percent_at_most(min(facts.integrality_gap / facts.duality_gap, 1.0))
-        sentence += (
-            f" Decoding was not exact: at most {part} of the gap is that between the bounds of "
-            "decoding and the outputs found, which more passes do not close."
-        )
+        sentence += f" Decoding was not exact: at most {part} of the gap is that between the bounds"
+        sentence += " of decoding and the outputs found, which more passes do not close."
     return f"≤{SPACE}{most}", sentence
 
 
@@ -180,15 +176,11 @@ def describe_model(model: Any, facts: Facts) -> Content:
     elif not facts.converged and not told:
         sentence += f" The fit did not converge: {stopped}."
     weights = np.asarray(model.weights_)
-    rows = {
-        "stopped": stopped,
-        "primal objective": significant(facts.primal_objective, 6),
-        "dual objective": significant(facts.dual_objective, 6),
-        "gap": significant(facts.duality_gap, 3),
-    }
+    rows = {"stopped": stopped, "primal objective": significant(facts.primal_objective, 6)}
+    rows["dual objective"] = significant(facts.dual_objective, 6)
+    rows["gap"] = significant(facts.duality_gap, 3)
     if not facts.oracle_exact:
-        found = "bounds only" if facts.oracle_bounds else "no bounds"
-        rows["decoding"] = f"not exact, {found}"
+        rows["decoding"] = f"not exact, {'bounds only' if facts.oracle_bounds else 'no bounds'}"
     if not math.isnan(facts.integrality_gap):
         rows["integrality gap, part of the gap"] = significant(facts.integrality_gap, 3)
     if not math.isnan(facts.restricted_gap):
@@ -205,18 +197,13 @@ def describe_model(model: Any, facts: Facts) -> Content:
     rows["non-zero weights"] = count(int(np.count_nonzero(weights)))
     rows["norm of the weights ‖w‖"] = significant(float(np.linalg.norm(weights)), 4)
     defaults = type(model)().get_params(deep=False)
-    parameters = [
-        (name, parameter_text(value), parameter_text(defaults[name]))
-        for name, value in model.get_params(deep=False).items()
-    ]
+    given = model.get_params(deep=False).items()
+    parameters = [(k, parameter_text(v), parameter_text(defaults[k])) for k, v in given]
     classes = model.classes_.tolist() if hasattr(model, "classes_") else []
     content = {"lead": sentence, "certificate": list(rows.items()), "parameters": parameters}
-    return content | {
-        "classes": classes[:MOST_CLASSES],
-        "n_classes": class_count(model),
-        "more": count(len(classes) - MOST_CLASSES) if len(classes) > MOST_CLASSES else "",
-        "scheme": getattr(model, "scheme_", None) or "",
-    }
+    more = count(len(classes) - MOST_CLASSES) if len(classes) > MOST_CLASSES else ""
+    content |= {"classes": classes[:MOST_CLASSES], "n_classes": class_count(model), "more": more}
+    return content | {"scheme": getattr(model, "scheme_", None) or ""}
 
 
 def class_count(model: Any) -> str:
@@ -291,29 +278,20 @@ def _certificates(history: Sequence[HistoryRow]) -> Table | None:
     return Table(caption, head, cells, words=())
 
 
-def describe_weights(
-    model: Any, n_features: int, feature_names: Sequence[str] | None
-) -> Content | None:
+def describe_weights(model: Any, n: int, names: Sequence[str] | None) -> Content | None:
     """Top features and transitions, or the largest weights where they have no names."""
     content: Content = {"tables": [], "features": None, "about": "", "largest": None}
     if hasattr(model, "structure"):
-        return content | _nameless(model, n_features)
+        return content | _nameless(model, n)
     if hasattr(model, "projective"):  # features of arcs are hashed: they have no names
         return None
     if hasattr(model, "pairwise_coef_"):
         content["tables"] = _pair_tables(model)
-    elif hasattr(model, "segment_features"):
-        labels, move = model.classes_.tolist(), model.transition_coef_
-        start, end, boundary = model.start_coef_, model.end_coef_, bool(model.boundary)
-        blocks = Blocks(labels, move, start, start, move, end, True, boundary)
-        content["tables"] = [_transitions(model, blocks)]
     elif (blocks := read_blocks(model)).is_chain:
         content["tables"] = [_transitions(model, blocks)]
-    if not (n_features or content["tables"]):
-        return None
-    if n_features:
-        content["features"] = _features(model, n_features, feature_names)
-    return content
+    if n:
+        content["features"] = _features(model, n, names)
+    return content if n or content["tables"] else None
 
 
 def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
@@ -321,10 +299,8 @@ def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
     groups = [(label, list(found)) for label, found in groupby(rows, key=lambda row: row.label)]
     if not groups:
         return {"about": "All weights of features are zero.", "cards": []}
-    about = (
-        f"For each label, up to {count_of(n, 'feature')} that speak most for it and as many that "
-        "speak most against it."
-    )
+    about = f"For each label, up to {count_of(n, 'feature')} that speak most for it and as many"
+    about += " that speak most against it."
     if len(groups) > MOST_LABELS:
         shown = f"the {MOST_LABELS} of {count(len(groups))} labels with the largest weights"
         about += f" Only {shown} are shown."
@@ -348,13 +324,11 @@ def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
 def _nameless(model: Any, n: int) -> Content:
     """The largest weights of a user's own structure, by number."""
     weights = np.asarray(model.weights_, dtype=np.float64)
-    order = np.argsort(-np.abs(weights), kind="stable")[:n]
-    shown = [int(k) for k in order if weights[k] != 0]
+    shown = [int(k) for k in np.argsort(-np.abs(weights), kind="stable")[:n] if weights[k] != 0]
     nonzero = int(np.count_nonzero(weights))
-    about = (
-        f"The structure's joint feature vector has {count_of(len(weights), 'entry', 'entries')}; "
-        f"{count(nonzero)} {'has a weight' if nonzero == 1 else 'have weights'} other than zero."
-    )
+    size = count_of(len(weights), "entry", "entries")
+    have = f"{count(nonzero)} {'has a weight' if nonzero == 1 else 'have weights'}"
+    about = f"The structure's joint feature vector has {size}; {have} other than zero."
     decimals = words.decimals_for(float(np.max(np.abs(weights), initial=0.0)), 3)
     rows = [[count(k), decimal(weights[k], decimals)] for k in shown]
     table = Table(f"The {len(shown)} largest weights", ("entry", "weight"), rows, words=())
@@ -372,17 +346,12 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
     if blocks.has_boundary:
         allowed = np.block([[start, True], [allowed, end[:, None]]])
         rows, columns = np.append(0, kept + 1), np.append(kept, n)
-    forbidden = "" if allowed[np.ix_(rows, columns)].all() else f"× is forbidden by {model.scheme_}"
-    return _weight_matrix(
-        np.where(allowed, weights, -np.inf)[np.ix_(rows, columns)],
-        [names[k] for k in rows.tolist()],
-        [heads[k] for k in columns.tolist()],
-        f"From label (rows) to label (columns){which}",
-        "from ↓ to →",
-        "Transitions",
-        "A cell is what the label of its column adds to the score right after that of its row",
-        forbidden,
-    )
+    caption = f"From label (rows) to label (columns){which}"
+    about = "A cell is what the label of its column adds to the score right after that of its row"
+    shown = np.where(allowed, weights, -np.inf)[np.ix_(rows, columns)]
+    forbidden = f"× is forbidden by {model.scheme_}. " if np.isinf(shown).any() else ""
+    labels = [names[k] for k in rows.tolist()], [heads[k] for k in columns.tolist()]
+    return _weight_matrix(shown, *labels, (caption, "from ↓ to →", "Transitions", about), forbidden)
 
 
 def _pair_tables(model: Any) -> list[Matrix]:
@@ -399,20 +368,16 @@ def _pair_tables(model: Any) -> list[Matrix]:
         caption = "First node (rows) and second node (columns) of an edge"
         corner = "first ↓ second →"
         kinds, features = model.n_edge_types_, max(1, model.n_edge_features_)
-        titles = [
-            "Pairs of neighbours"
-            + f", edges of type {t}" * (kinds > 1)
-            + f", edge feature {f}" * (features > 1)
-            for t in range(kinds)
-            for f in range(features)
-        ]
+        types = [f", edges of type {t}" * (kinds > 1) for t in range(kinds)]
+        of = [f", edge feature {f}" * (features > 1) for f in range(features)]
+        titles = [f"Pairs of neighbours{t}{f}" for t in types for f in of]
         note = "A cell is what the two labels at the ends of an edge add to the score"
     found = []
     for k, weights in enumerate(tables):
         kept, which = _keep_largest(np.nan_to_num(weights))
         shown, part = [labels[j] for j in kept.tolist()], weights[np.ix_(kept, kept)]
         text = caption + which, corner, titles[k], note
-        found.append(_weight_matrix(part, shown, shown, *text))
+        found.append(_weight_matrix(part, shown, shown, text))
     return found
 
 
@@ -429,16 +394,10 @@ def keep_largest(sizes: Array, n: int) -> Array:
 
 
 def _weight_matrix(
-    weights: Array,
-    rows: list[Any],
-    columns: list[Any],
-    caption: str,
-    corner: str,
-    title: str,
-    about: str,
-    forbidden: str = "",
+    weights: Array, rows: list[Any], columns: list[Any], text: Sequence[str], forbidden: str = ""
 ) -> Matrix:
     """Weights of pairs of labels: NaN is no weight at all, −∞ what is forbidden."""
+    caption, corner, title, about = text
     largest = float(np.max(np.abs(weights[np.isfinite(weights)]), initial=0.0)) or 1.0
     # Cells have room for few characters: weights of another size are shown in units of their own.
     power = 0 if 0.1 <= largest < 1000 else math.floor(math.log10(largest))
@@ -453,16 +412,10 @@ def _weight_matrix(
         kind = pick_shade(abs(weight) / largest, "b" if weight > 0 else "o")
         return Cell(decimal(weight / unit, decimals) if weight else "·", kind)
 
-    lines = [
-        (name, [cell(weight) for weight in line])
-        for name, line in zip(rows, weights.tolist(), strict=True)
-    ]
+    lines = [(name, [*map(cell, row)]) for name, row in zip(rows, weights.tolist(), strict=True)]
     units = f", in units of {words.power_of_ten(power)}" if power else ""
-    note = (
-        f"{about}{units}. Positive weights are blue, negative ones are orange. "
-        f"{forbidden}{'. ' * bool(forbidden)}The shade is the share of the largest, on a scale of "
-        "square roots."
-    )
+    note = f"{about}{units}. Positive weights are blue, negative ones are orange. {forbidden}"
+    note += "The shade is the share of the largest, on a scale of square roots."
     return Matrix(caption, corner, columns, lines, note, title)
 
 
@@ -478,10 +431,8 @@ def describe_provenance(model: Any, command: Any, data: Any, date: Any) -> Conte
     if files := hash_files(data):
         head = ["data", "file", "bytes", "SHA-256"]
         first = 0 if any(role for role, *_ in files) else 1
-        rows = [
-            [role, name, "" if size is None else count(size), digest][first:]
-            for role, name, size, digest in files
-        ]
+        told = ([a, b, "" if size is None else count(size), c] for a, b, size, c in files)
+        rows = [row[first:] for row in told]
         words = [k for k, name in enumerate(head[first:]) if name != "bytes"]
         table = Table("Data", head[first:], rows, words=words, names=words, kind="files")
     facts = [] if date is None else [("date", show(date))]
@@ -494,11 +445,9 @@ def describe_provenance(model: Any, command: Any, data: Any, date: Any) -> Conte
 
 def command_text(command: Any) -> str:
     """A command as one text; a list is joined as a shell would want it."""
-    if isinstance(command, str):
-        return command
-    if not isinstance(command, (list, tuple)):
-        raise TypeError(f"command must be text or a list of words, got {type(command).__name__}.")
-    return shlex.join(map(str, command))
+    fine = isinstance(command, (str, list, tuple))
+    require_type(fine, "command", "text or a list of words", command)
+    return command if isinstance(command, str) else shlex.join(map(str, command))
 
 
 def seed_words(seed: Any) -> str:
@@ -514,20 +463,17 @@ def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
     """(role, name, bytes or None, SHA-256) of each data file; ``data`` as for a report."""
     if data is None or isinstance(data, (str, os.PathLike)):
         data = [] if data is None else [data]
-    if not isinstance(data, (Mapping, list, tuple)):
-        what = "data must be a path, a list of paths or a dict of them"
-        raise TypeError(f"{what}, got {type(data).__name__}.")
+    fine = isinstance(data, (Mapping, list, tuple))
+    require_type(fine, "data", "a path, a list of paths or a dict of them", data)
     found: list[tuple[str, str, int | None, str]] = []
     for role, value in data.items() if isinstance(data, Mapping) else [("", v) for v in data]:
         where = f"data[{role!r}]" if role else "data"
         if isinstance(value, Mapping):
-            if not {"name", "sha256"} <= set(value):
-                raise ValueError(f"{where} must have a 'name' and a 'sha256'.")
+            require({"name", "sha256"} <= {*value}, f"{where} must have a 'name' and a 'sha256'.")
             name, digest = str(value["name"]), str(value["sha256"])
             found.append((str(role), name, value.get("bytes"), digest))
             continue
-        if not isinstance(value, (str, os.PathLike)):
-            raise TypeError(f"{where} must be a path, got {type(value).__name__}.")
+        require_type(isinstance(value, (str, os.PathLike)), where, "a path", value)
         name = os.fspath(value)
         try:
             with open(value, "rb") as file:
