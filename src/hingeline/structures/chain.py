@@ -25,6 +25,7 @@ from hingeline.core.primitives import (
     put_product,
     register,
     rows_sqdist,
+    shift,
     shift_amount,
     stack_blocks,
 )
@@ -501,60 +502,40 @@ def plane_loss(problem: ChainProblem, i: int, y: Array) -> float:
 
 
 @helper
-def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
-    lo = problem.offsets[i]
-    length = y.shape[0]
-    A = transition(problem, w)
+def _follow_plane(problem: ChainProblem, i: int, y: Array, step: float, w: Array) -> float:
+    """``w += step·Δf``; without a step ``w·Δf``."""
+    lo, length, stride = problem.offsets[i], y.shape[0], problem.stride
     labels = problem.labels[lo : lo + length]
+    moved = problem.n_features * stride  # where transitions begin
     total = 0.0
     changed = False  # whether the label before differs
     for t in range(length):
-        a = labels[t]
-        b = y[t]
+        a, b = labels[t], y[t]
         differs = a != b
         if differs:
             for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                at = problem.indices[p] * problem.stride
-                total += problem.values[p] * (w[at + a] - w[at + b])
+                at = problem.indices[p] * stride
+                total += shift(w, at + a, at + b, problem.values[p], step)
         if t > 0 and (differs or changed):
-            total += A[labels[t - 1], a] - A[y[t - 1], b]
+            to, source = moved + labels[t - 1] * stride + a, moved + y[t - 1] * stride + b
+            total += shift(w, to, source, 1.0, step)
         changed = differs
     if problem.boundary == 1:
-        at = (problem.n_features + problem.n_labels) * problem.stride
-        total += w[at + labels[0]] - w[at + y[0]]
-        at += problem.stride
-        total += w[at + labels[length - 1]] - w[at + y[length - 1]]
+        at = moved + problem.n_labels * stride
+        total += shift(w, at + labels[0], at + y[0], 1.0, step)
+        at += stride
+        total += shift(w, at + labels[length - 1], at + y[length - 1], 1.0, step)
     return total
 
 
 @helper
+def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
+    return _follow_plane(problem, i, y, 0.0, w)
+
+
+@helper
 def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) -> None:
-    lo = problem.offsets[i]
-    length = y.shape[0]
-    A = transition(problem, w)
-    labels = problem.labels[lo : lo + length]
-    changed = False
-    for t in range(length):
-        a = labels[t]
-        b = y[t]
-        differs = a != b
-        if differs:
-            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                at = problem.indices[p] * problem.stride
-                v = step * problem.values[p]
-                w[at + a] += v
-                w[at + b] -= v
-        if t > 0 and (differs or changed):
-            A[labels[t - 1], a] += step
-            A[y[t - 1], b] -= step
-        changed = differs
-    if problem.boundary == 1:
-        at = (problem.n_features + problem.n_labels) * problem.stride
-        w[at + labels[0]] += step
-        w[at + y[0]] -= step
-        at += problem.stride
-        w[at + labels[length - 1]] += step
-        w[at + y[length - 1]] -= step
+    _follow_plane(problem, i, y, step, w)
 
 
 @helper
