@@ -67,18 +67,13 @@ def _project_pair(
     both = (tables[at] - tables[at + 1] - tables[at + 2] + tables[at + 3]) / (2.0 * rho)
     repel = both < 0.0
     if repel:  # the second variable turned round attracts
-        c1 += both
-        c2 = 1.0 - c2
-        both = -both
+        c1, c2, both = c1 + both, 1.0 - c2, -both
     if c1 > c2 + both:
-        first = _clip(c1)
-        second = _clip(c2 + both)
+        first, second = _clip(c1), _clip(c2 + both)
     elif c2 > c1 + both:
-        first = _clip(c1 + both)
-        second = _clip(c2)
+        first, second = _clip(c1 + both), _clip(c2)
     else:
-        first = _clip(0.5 * (c1 + c2 + both))
-        second = first
+        first = second = _clip(0.5 * (c1 + c2 + both))
     return first, 1.0 - second if repel else second
 
 
@@ -109,11 +104,9 @@ def _project(
             _push_joint(force, starts, begin, end, k, -rho * weight[w + k])
     for _ in range(moves):
         best = worst = 0
-        high = -np.inf
-        low = np.inf
+        low, high = np.inf, -np.inf
         for row in range(size // states):
-            base = 0.0
-            rest = row
+            base, rest = 0.0, row
             for p in range(end - 2, begin - 1, -1):
                 here = starts[p + 1] - starts[p]
                 base += force[starts[p] + rest % here]
@@ -122,16 +115,12 @@ def _project(
                 k = row * states + t
                 value = scored.tables[at + k] + base + force[last + t]
                 if value > high:
-                    high = value
-                    best = k
+                    best, high = k, value
                 if weight[w + k] > 0.0 and value < low:
-                    low = value
-                    worst = k
+                    worst, low = k, value
         if high - low <= tol or best == worst:
             break
-        differ = 0
-        a = best
-        b = worst
+        differ, a, b = 0, best, worst
         for p in range(end - 1, begin - 1, -1):
             here = starts[p + 1] - starts[p]
             differ += 1 if a % here != b % here else 0
@@ -158,14 +147,12 @@ def _first_weights(graph: Topology, state: _State, y: Array) -> None:
 @helper
 def _mean_range(tables: Array, table_start: Array, weight_start: Array) -> float:
     """Mean range of the tables: the scale of the penalty."""
-    total = 0.0
-    count = 0
+    total, count = 0.0, 0
     for c in range(table_start.shape[0]):
-        low = np.inf
-        high = -np.inf
+        low, high = np.inf, -np.inf
         for k in range(weight_start[c + 1] - weight_start[c]):
-            low = min(low, tables[table_start[c] + k])
-            high = max(high, tables[table_start[c] + k])
+            value = tables[table_start[c] + k]
+            low, high = min(low, value), max(high, value)
         if high > low:
             total += high - low
             count += 1
@@ -194,8 +181,7 @@ def _average(
         first = graph.unary_start[i]
         for s in range(graph.n_states[i]):
             e = starts[p] + s
-            apart = q[e] - mean[first + s]
-            moved = near[e] - mean[first + s]
+            apart, moved = q[e] - mean[first + s], near[e] - mean[first + s]
             messages[e] += rho * apart
             near[e] = mean[first + s]
             primal += apart * apart
@@ -225,8 +211,7 @@ def alternating_directions(
     """
     graph = scored.graph
     unary, tables, table_start = scored.unary, scored.tables, scored.table_start
-    n = graph.n_states.shape[0]
-    m = graph.scope_start.shape[0] - 1
+    n, m = graph.n_states.shape[0], graph.scope_start.shape[0] - 1
     starts = message_start(graph)
     count = starts[graph.scope.shape[0]]
     weight_start = np.empty(m + 1, dtype=np.int64)
@@ -236,18 +221,15 @@ def alternating_directions(
         weight_start[c + 1] = weight_start[c] + factor_graph.table_size(graph, c)
         if graph.scope_start[c + 1] == graph.scope_start[c]:
             constant += tables[table_start[c]]
-    near = np.zeros(count)
-    q = np.zeros(count)
+    near, q = np.zeros(count), np.zeros(count)
     state = _State(starts, near, q, np.empty(count), weight_start, np.zeros(weight_start[m]))
-    current = messages.copy()
-    polished = messages.copy()
+    current, polished = messages.copy(), messages.copy()
     beliefs = np.empty(graph.unary_start[n])
     mean = unary.copy()  # variables without factors keep this
     out = np.empty(factor_graph.most_states(graph))
     trial = np.empty(n, dtype=np.int32)
     rho = 0.5 * _mean_range(tables, table_start, weight_start)
-    score = -np.inf
-    best = primal = dual = np.inf
+    score, best, primal, dual = -np.inf, np.inf, np.inf, np.inf
     for k in range(max_iterations + 1):
         if k % _CHECK == 0:
             copy(current, polished)
@@ -272,16 +254,14 @@ def alternating_directions(
             elif dual > 10.0 * primal:
                 rho *= 0.5
         for c in range(m):
-            a = graph.scope_start[c]
-            size = weight_start[c + 1] - weight_start[c]
+            a, size = graph.scope_start[c], weight_start[c + 1] - weight_start[c]
             d = starts[a]
             if size == 4 and graph.scope_start[c + 1] - a == 2 and starts[a + 1] - d == 2:
                 e = starts[a + 1]
                 q[d + 1], q[e + 1] = _project_pair(
                     tables, table_start[c], current, d, e, near[d + 1], near[e + 1], rho
                 )
-                q[d] = 1.0 - q[d + 1]
-                q[e] = 1.0 - q[e + 1]
+                q[d], q[e] = 1.0 - q[d + 1], 1.0 - q[e + 1]
             elif graph.scope_start[c + 1] > a:
                 moves = _MOVES + k // _MORE_AFTER
                 _project(scored, state, c, current, rho, 0.1 * tol * rho, moves)
