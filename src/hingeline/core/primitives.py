@@ -166,12 +166,13 @@ DEFAULTS: dict[str, Callable[..., Any]] = {
 
 
 @helper
-def shift(w: Array, to: int, source: int, amount: float, step: float) -> float:
+def shift(w: Array, to: int, source: int, amount: float, step: Any) -> float:
     """``w[to] += step·amount``, and as much less at ``source``; 0.
 
-    Without a step what that plane scores: ``amount·(w[to] − w[source])``.
+    Without a step (0, or None: then kernels compile nothing else) what that plane scores:
+    ``amount·(w[to] − w[source])``.
     """
-    if step == 0.0:
+    if step is None or step == 0.0:
         return amount * (w[to] - w[source])
     w[to] += step * amount
     w[source] -= step * amount

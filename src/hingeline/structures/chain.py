@@ -502,7 +502,7 @@ def plane_loss(problem: ChainProblem, i: int, y: Array) -> float:
 
 
 @helper
-def _follow_plane(problem: ChainProblem, i: int, y: Array, step: float, w: Array) -> float:
+def _follow_plane(problem: ChainProblem, i: int, y: Array, step: Any, w: Array) -> float:
     """``w += step·Δf``; without a step ``w·Δf``."""
     lo, length, stride = problem.offsets[i], y.shape[0], problem.stride
     labels = problem.labels[lo : lo + length]
@@ -530,7 +530,7 @@ def _follow_plane(problem: ChainProblem, i: int, y: Array, step: float, w: Array
 
 @helper
 def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
-    return _follow_plane(problem, i, y, 0.0, w)
+    return _follow_plane(problem, i, y, None, w)
 
 
 @helper
