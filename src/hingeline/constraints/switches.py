@@ -111,11 +111,8 @@ def count_sequence(compiled: CompiledConstraints, i: int, labels: Array, state: 
                     if compiled.bad_change[m, lo + t]:
                         changes[1 + m] += 1
     for g in range(compiled.member.shape[0]):
-        tokens[g] = 0
-        segments[g] = 0
-        first[g] = length
-        last[g] = -1
-        run = 0
+        tokens[g] = segments[g] = run = 0
+        first[g], last[g] = length, -1
         for t in range(length):
             if compiled.member[g, labels[lo + t]]:
                 if run == 0:
@@ -191,8 +188,7 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
     if compiled.repeat_cost.shape[0] > 0:
         _add_repeat_costs(compiled, state, i, a, left, right, out)
     for p in range(compiled.order.shape[0]):
-        A = compiled.order[p, 0]
-        B = compiled.order[p, 1]
+        A, B = compiled.order[p, 0], compiled.order[p, 1]
         last = state.last[i, A]
         if last == t:
             last = _walk(member, A, labels, here - 1, -1, lo - 1, False) - lo
@@ -206,10 +202,8 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
                 out[k] += compiled.order_cost[p]
     sequences = compiled.offsets.shape[0] - 1
     for c in range(compiled.corpus_kind.shape[0]):
-        kind = compiled.corpus_kind[c]
-        target = compiled.corpus_target[c]
-        bounds = compiled.corpus_bounds[c]
-        price = compiled.corpus_price[c]
+        kind, target = compiled.corpus_kind[c], compiled.corpus_target[c]
+        bounds, price = compiled.corpus_bounds[c], compiled.corpus_price[c]
         if kind in (SHARE, SEGMENTS):
             step, size = 1, unary.shape[0]
             count = state.all_tokens[target]

@@ -270,16 +270,14 @@ def sweep_labels(
     label among those that are not there already. A forbidden label or move has a gain of ``−inf``
     and so a change of ``inf``.
     """
-    n_labels, stride = problem.n_labels, problem.stride
-    A = moves(problem, w)
+    n_labels, stride, A = problem.n_labels, problem.stride, moves(problem, w)
     onwards = A.reshape(A.size)
     backwards = chain.transposed(A, n_labels).reshape(n_labels * stride)
     cost = problem.cost.reshape(problem.cost.size)
     row, maxima, gains = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
     penalties, reach = np.zeros(n_labels), np.empty(stride)
     start = problem.offsets[first]
-    at_random = places.shape[0] > 0
-    switches = 0
+    at_random, switches = places.shape[0] > 0, 0
     for i in order:
         lo = problem.offsets[first + i] - start
         y = labels[lo : problem.offsets[first + i + 1] - start]
