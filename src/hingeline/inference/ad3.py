@@ -147,12 +147,14 @@ def _first_weights(graph: Topology, state: _State, y: Array) -> None:
 @helper
 def _mean_range(tables: Array, table_start: Array, weight_start: Array) -> float:
     """Mean range of the tables: the scale of the penalty."""
-    total, count = 0.0, 0
+    total = 0.0
+    count = 0
     for c in range(table_start.shape[0]):
-        low, high = np.inf, -np.inf
+        low = np.inf
+        high = -np.inf
         for k in range(weight_start[c + 1] - weight_start[c]):
-            value = tables[table_start[c] + k]
-            low, high = min(low, value), max(high, value)
+            low = min(low, tables[table_start[c] + k])
+            high = max(high, tables[table_start[c] + k])
         if high > low:
             total += high - low
             count += 1
@@ -211,7 +213,8 @@ def alternating_directions(
     """
     graph = scored.graph
     unary, tables, table_start = scored.unary, scored.tables, scored.table_start
-    n, m = graph.n_states.shape[0], graph.scope_start.shape[0] - 1
+    n = graph.n_states.shape[0]
+    m = graph.scope_start.shape[0] - 1
     starts = message_start(graph)
     count = starts[graph.scope.shape[0]]
     weight_start = np.empty(m + 1, dtype=np.int64)
@@ -221,15 +224,18 @@ def alternating_directions(
         weight_start[c + 1] = weight_start[c] + factor_graph.table_size(graph, c)
         if graph.scope_start[c + 1] == graph.scope_start[c]:
             constant += tables[table_start[c]]
-    near, q = np.zeros(count), np.zeros(count)
+    near = np.zeros(count)
+    q = np.zeros(count)
     state = _State(starts, near, q, np.empty(count), weight_start, np.zeros(weight_start[m]))
-    current, polished = messages.copy(), messages.copy()
+    current = messages.copy()
+    polished = messages.copy()
     beliefs = np.empty(graph.unary_start[n])
     mean = unary.copy()  # variables without factors keep this
     out = np.empty(factor_graph.most_states(graph))
     trial = np.empty(n, dtype=np.int32)
     rho = 0.5 * _mean_range(tables, table_start, weight_start)
-    score, best, primal, dual = -np.inf, np.inf, np.inf, np.inf
+    score = -np.inf
+    best = primal = dual = np.inf
     for k in range(max_iterations + 1):
         if k % _CHECK == 0:
             copy(current, polished)
@@ -254,14 +260,16 @@ def alternating_directions(
             elif dual > 10.0 * primal:
                 rho *= 0.5
         for c in range(m):
-            a, size = graph.scope_start[c], weight_start[c + 1] - weight_start[c]
+            a = graph.scope_start[c]
+            size = weight_start[c + 1] - weight_start[c]
             d = starts[a]
             if size == 4 and graph.scope_start[c + 1] - a == 2 and starts[a + 1] - d == 2:
                 e = starts[a + 1]
                 q[d + 1], q[e + 1] = _project_pair(
                     tables, table_start[c], current, d, e, near[d + 1], near[e + 1], rho
                 )
-                q[d], q[e] = 1.0 - q[d + 1], 1.0 - q[e + 1]
+                q[d] = 1.0 - q[d + 1]
+                q[e] = 1.0 - q[e + 1]
             elif graph.scope_start[c + 1] > a:
                 moves = _MOVES + k // _MORE_AFTER
                 _project(scored, state, c, current, rho, 0.1 * tol * rho, moves)
