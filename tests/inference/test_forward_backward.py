@@ -24,17 +24,13 @@ def scale_moves(transitions, n_labels):
 
 
 @kernel
-def scaled_sums(scores, scaled, enter, n_labels, weight, nodes, stays, moves):
-    return forward_backward.scaled_sums(
-        scores, scaled, enter, n_labels, weight, nodes, stays, moves
-    )
+def scaled_sums(scores, scaled, enter, n_labels, weight, out):
+    return forward_backward.scaled_sums(scores, scaled, enter, n_labels, weight, out)
 
 
 @kernel
-def log_sums(scores, transitions, enter, n_labels, weight, nodes, stays, moves):
-    return forward_backward.log_sums(
-        scores, transitions, enter, n_labels, weight, nodes, stays, moves
-    )
+def log_sums(scores, transitions, enter, n_labels, weight, out):
+    return forward_backward.log_sums(scores, transitions, enter, n_labels, weight, out)
 
 
 COMPILED = (scale_moves, scaled_sums, log_sums)
@@ -95,9 +91,9 @@ def run(ways, scaled, scores, transitions, enter, L, weight=1.0):
     nodes, stays, moves = np.zeros((T, stride)), np.zeros((T, stride)), np.zeros((L, stride))
     if scaled:
         moved = prepare(transitions, L)
-        value = by_scaling(scores, moved, enter, L, weight, nodes, stays, moves)
+        value = by_scaling(scores, moved, enter, L, weight, (nodes, stays, moves))
     else:
-        value = by_logs(scores, transitions, enter, L, weight, nodes, stays, moves)
+        value = by_logs(scores, transitions, enter, L, weight, (nodes, stays, moves))
     return value, nodes, stays, moves
 
 

@@ -39,9 +39,8 @@ def span_margin(scores, transitions, n_labels, inside, kind_of, span):
     y = np.empty(len(scores), dtype=np.int32)
     best = viterbi.max_sum(forward, transitions, n_labels, y)
     behind = margins.continuations(scores, transitions, n_labels)
-    return best - margins.best_without_span(
-        scores, forward, behind, transitions, inside, kind_of, span[0], span[1], span[2]
-    )
+    scheme = (inside, kind_of)
+    return best - margins.best_without_span(scores, forward, behind, transitions, scheme, span)
 
 
 MAX_MARGINALS = [max_marginals, viterbi.max_marginals]

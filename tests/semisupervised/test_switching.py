@@ -157,7 +157,7 @@ def test_fast_and_printed_sweeps_take_the_same_decisions(
     assert fast.tolist() == problem.labels[at:].tolist()
     if limit is None:
         assert slack == pytest.approx(measure_slacks(problem, first, 5, w, Workers(1, 0)), abs=1e-9)
-    paid = sum_penalties(penalties.compiled, state)
+    paid = sum_penalties(penalties.compiled, problem.labels[at:])
     assert paid == pytest.approx(penalties.total(fast), abs=1e-9)
 
 

@@ -70,8 +70,7 @@ def _run_beam(
     width: int,
 ) -> float:
     """One beam over one sequence; returns how far its labels may be from the best."""
-    K = transitions.shape[0]
-    G = compiled.member.shape[0]
+    K, G = transitions.shape[0], compiled.member.shape[0]
     cap = compiled.length_cost.shape[1] - 1
     lo = compiled.offsets[i]
     length = compiled.offsets[i + 1] - lo
@@ -91,18 +90,12 @@ def _run_beam(
     # Counts of a hypothesis: tokens, segments and run of each group; second group seen and order
     # broken of each pair.
     size = matters.shape[0]
-    now = np.zeros((width, size), dtype=np.int32)
-    new = np.zeros((width, size), dtype=np.int32)
-    trial = np.zeros(size, dtype=np.int32)
-    value = np.zeros(width)
-    last = np.zeros(width, dtype=np.int32)
-    new_value = np.zeros(width)
-    worth = np.empty(width * K)
-    bound = np.empty(width * K)
-    back = np.zeros((length, width), dtype=np.int32)
-    kept = np.zeros((length, width), dtype=np.int32)
-    count = 1
-    dropped = -np.inf
+    now, new = np.zeros((2, width, size), dtype=np.int32)
+    trial, last = np.zeros(size, dtype=np.int32), np.zeros(width, dtype=np.int32)
+    value, new_value = np.zeros((2, width))
+    worth, bound = np.empty((2, width * K))
+    back, kept = np.zeros((2, length, width), dtype=np.int32)
+    count, dropped = 1, -np.inf
     for t in range(length):
         for b in range(count):
             for k in range(K):
@@ -118,8 +111,7 @@ def _run_beam(
         ranking = np.argsort(bound[: count * K], kind="mergesort")
         found = 0
         for c in ranking:
-            b = c // K
-            k = c % K
+            b, k = c // K, c % K
             _extend(compiled, floors, now[b], k, trial)
             twin = False
             for d in range(found):
@@ -130,27 +122,22 @@ def _run_beam(
                 dropped = max(dropped, -bound[c])
                 break
             new[found] = trial
-            new_value[found] = worth[c]
-            back[t, found] = b
-            kept[t, found] = k
+            new_value[found], back[t, found], kept[t, found] = worth[c], b, k
             found += 1
         now, new = new, now
         copy(new_value, value[:found])
         copy(kept[t], last[:found])
         count = found
-    best = 0
-    top = -np.inf
+    best, top = 0, -np.inf
     for b in range(count):
         s = value[b]
         for g in range(G):
-            n = now[b, g]
-            m = now[b, G + g]
+            n, m = now[b, g], now[b, G + g]
             s -= compiled.token_cost[g, n] - floors[0][g, n]
             s -= compiled.segment_cost[g, m] - floors[1][g, m]
             s -= compiled.length_cost[g, min(now[b, 2 * G + g], cap)]
         if s > top:
-            top = s
-            best = b
+            best, top = b, s
     for t in range(length - 1, -1, -1):
         labels[lo + t] = kept[t, best]
         best = back[t, best]
@@ -164,16 +151,11 @@ def _extend(
 ) -> float:
     """Counts after one more token of label k in ``out``; returns what they cost more at least."""
     cap = compiled.length_cost.shape[1] - 1
-    G = compiled.member.shape[0]
-    P = compiled.order.shape[0]
+    G, P = compiled.member.shape[0], compiled.order.shape[0]
     cost = 0.0
     for g in range(G):
-        n = counts[g]
-        m = counts[G + g]
-        run = counts[2 * G + g]
-        out[g] = n
-        out[G + g] = m
-        out[2 * G + g] = 0
+        n, m, run = counts[g], counts[G + g], counts[2 * G + g]
+        out[g], out[G + g], out[2 * G + g] = n, m, 0
         if compiled.member[g, k]:
             cost += floors[0][g, n + 1] - floors[0][g, n]
             out[g] = n + 1
@@ -191,15 +173,13 @@ def _extend(
                 after += 1 if out[G + g] > 1 else 0
         cost += compiled.repeat_cost[r, after] - compiled.repeat_cost[r, before]
     for p in range(P):
-        seen = counts[3 * G + p]
-        broken = counts[3 * G + P + p]
+        seen, broken = counts[3 * G + p], counts[3 * G + P + p]
         if compiled.member[compiled.order[p, 0], k] and seen and not broken:
             broken = 1
             cost += compiled.order_cost[p]
         if compiled.member[compiled.order[p, 1], k]:
             seen = 1
-        out[3 * G + p] = seen
-        out[3 * G + P + p] = broken
+        out[3 * G + p], out[3 * G + P + p] = seen, broken
     return cost
 
 

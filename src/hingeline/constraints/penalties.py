@@ -229,7 +229,7 @@ class Penalties:
 
     def state(self, labels: Array) -> State:
         """Counts of these labels for the kernels."""
-        return switches.start_state(self.compiled, labels)
+        return switches.start_state(self.compiled, labels)[0]
 
     def total(self, labels: Array) -> float:
         """The penalty of labels of all sequences."""
@@ -287,7 +287,7 @@ class SwitchEvaluator:
     def sum_penalties(self) -> float:
         """The penalty of all constraints; each unit of a hard one counts 1e10."""
         own = sum(map(self._predicate_cost, range(len(self.penalties.words))))
-        return float(switches.sum_penalties(self._compiled, self._state)) + own
+        return float(switches.sum_penalties(self._compiled, self.labels)) + own
 
     def _predicate_cost(self, i: int) -> float:
         rules = self.penalties.predicates

@@ -66,25 +66,24 @@ class State(NamedTuple):
     all_tokens: Array
     all_segments: Array
     changes: Array
-    penalty: Array  # (1,) penalty of the instance constraints.
 
 
 @kernel
-def start_state(compiled: CompiledConstraints, labels: Array) -> State:
-    """Count everything once; ``labels`` (N,) are of all sequences."""
+def start_state(compiled: CompiledConstraints, labels: Array) -> tuple[State, float]:
+    """Count everything in ``labels`` (N,); and the penalty of the instance constraints."""
     n, G = compiled.offsets.shape[0] - 1, compiled.member.shape[0]
     tokens, segments, first, last = np.zeros((4, n, G), dtype=np.int32)
     repeats = np.zeros((n, compiled.repeat_cost.shape[0]), dtype=np.int32)
     everywhere = np.zeros((2, G), dtype=np.int64)
     changes = np.zeros(1 + compiled.bad_change.shape[0], dtype=np.int64)
     counts = tokens, segments, first, last, repeats
-    state = State(*counts, everywhere[0], everywhere[1], changes, np.zeros(1))
+    state, total = State(*counts, everywhere[0], everywhere[1], changes), 0.0
     for i in range(n):
-        state.penalty[0] += count_sequence(compiled, i, labels, state)
+        total += count_sequence(compiled, i, labels, state)
         for g in range(G):
             state.all_tokens[g] += state.tokens[i, g]
             state.all_segments[g] += state.segments[i, g]
-    return state
+    return state, total
 
 
 @helper
@@ -112,11 +111,8 @@ def count_sequence(compiled: CompiledConstraints, i: int, labels: Array, state: 
                     if compiled.bad_change[m, lo + t]:
                         changes[1 + m] += 1
     for g in range(compiled.member.shape[0]):
-        tokens[g] = 0
-        segments[g] = 0
-        first[g] = length
-        last[g] = -1
-        run = 0
+        tokens[g] = segments[g] = run = 0
+        first[g], last[g] = length, -1
         for t in range(length):
             if compiled.member[g, labels[lo + t]]:
                 if run == 0:
@@ -144,14 +140,12 @@ def count_sequence(compiled: CompiledConstraints, i: int, labels: Array, state: 
 
 
 @helper
-def switch_costs(
-    compiled: Any, state: State, labels: Array, i: int, t: int, out: Array, corpus: bool = True
-) -> None:
+def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out: Array) -> None:
     """What each label at position ``t`` (from 0) of sequence ``i`` adds to the total penalty.
 
     ``state`` holds the counts of ``labels`` (N,); ``out`` (K,) receives the differences, 0 for the
-    label that is there. ``corpus`` says whether the corpus constraints count. One long function: a
-    call that passes all the arrays costs more than most of what is done here.
+    label that is there. One long function: a call that passes all the arrays costs more than most
+    of what is done here.
     """
     unary = compiled.unary
     member, member_ptr, member_labels = compiled.member, compiled.member_ptr, compiled.member_labels
@@ -194,8 +188,7 @@ def switch_costs(
     if compiled.repeat_cost.shape[0] > 0:
         _add_repeat_costs(compiled, state, i, a, left, right, out)
     for p in range(compiled.order.shape[0]):
-        A = compiled.order[p, 0]
-        B = compiled.order[p, 1]
+        A, B = compiled.order[p, 0], compiled.order[p, 1]
         last = state.last[i, A]
         if last == t:
             last = _walk(member, A, labels, here - 1, -1, lo - 1, False) - lo
@@ -207,50 +200,47 @@ def switch_costs(
             begin = min(first, t) if member[B, k] else first
             if begin < end:
                 out[k] += compiled.order_cost[p]
-    if corpus and compiled.corpus_kind.shape[0] > 0:
-        sequences = compiled.offsets.shape[0] - 1
-        for c in range(compiled.corpus_kind.shape[0]):
-            kind = compiled.corpus_kind[c]
-            target = compiled.corpus_target[c]
-            bounds = compiled.corpus_bounds[c]
-            price = compiled.corpus_price[c]
-            if kind in (SHARE, SEGMENTS):
-                step, size = 1, unary.shape[0]
-                count = state.all_tokens[target]
-                if kind == SEGMENTS:
-                    step, size = _count_new(member, target, left, right), sequences
-                    count = state.all_segments[target]
-                if member[target, a]:
-                    count -= step
-                gain = price_excess(bounds, price, (count + step) / size)
-                gain -= price_excess(bounds, price, count / size)
-                for m in range(member_ptr[target], member_ptr[target + 1]):
-                    out[member_labels[m]] += gain
+    sequences = compiled.offsets.shape[0] - 1
+    for c in range(compiled.corpus_kind.shape[0]):
+        kind, target = compiled.corpus_kind[c], compiled.corpus_target[c]
+        bounds, price = compiled.corpus_bounds[c], compiled.corpus_price[c]
+        if kind in (SHARE, SEGMENTS):
+            step, size = 1, unary.shape[0]
+            count = state.all_tokens[target]
+            if kind == SEGMENTS:
+                step, size = _count_new(member, target, left, right), sequences
+                count = state.all_segments[target]
+            if member[target, a]:
+                count -= step
+            gain = price_excess(bounds, price, (count + step) / size)
+            gain -= price_excess(bounds, price, count / size)
+            for m in range(member_ptr[target], member_ptr[target + 1]):
+                out[member_labels[m]] += gain
+            continue
+        # A label costs what any other does, unless it is that of a neighbour.
+        common = 0.0
+        for case in range(3):
+            k = -1 if case == 0 else (left if case == 1 else right)
+            if case > 0 and (k < 0 or (case == 2 and k == left)):
                 continue
-            # A label costs what any other does, unless it is that of a neighbour.
-            common = 0.0
-            for case in range(3):
-                k = -1 if case == 0 else (left if case == 1 else right)
-                if case > 0 and (k < 0 or (case == 2 and k == left)):
-                    continue
-                at_left = 0 if left < 0 else (1 if left != k else 0) - (1 if left != a else 0)
-                at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
-                changes = state.changes[0] + at_left + at_right
-                if kind == ALL_SEGMENTS:
-                    cost = price_excess(bounds, price, (changes + target) / sequences)
-                else:
-                    bad = state.changes[1 + target]
-                    if compiled.bad_change[target, here]:
-                        bad += at_left
-                    if right >= 0 and compiled.bad_change[target, here + 1]:
-                        bad += at_right
-                    cost = price_excess(bounds, price, bad / max(changes, 1))
-                if case > 0:
-                    out[k] += cost - common
-                    continue
-                common = cost
-                for other in range(K):
-                    out[other] += common
+            at_left = 0 if left < 0 else (1 if left != k else 0) - (1 if left != a else 0)
+            at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
+            changes = state.changes[0] + at_left + at_right
+            if kind == ALL_SEGMENTS:
+                cost = price_excess(bounds, price, (changes + target) / sequences)
+            else:
+                bad = state.changes[1 + target]
+                if compiled.bad_change[target, here]:
+                    bad += at_left
+                if right >= 0 and compiled.bad_change[target, here + 1]:
+                    bad += at_right
+                cost = price_excess(bounds, price, bad / max(changes, 1))
+            if case > 0:
+                out[k] += cost - common
+                continue
+            common = cost
+            for other in range(K):
+                out[other] += common
     held = out[a]
     for k in range(K):
         out[k] -= held
@@ -267,9 +257,6 @@ def commit_switch(
     a = labels[here]
     if a == k:
         return
-    costs = np.empty(compiled.unary.shape[1])
-    switch_costs(compiled, state, labels, i, t, costs, False)
-    state.penalty[0] += costs[k] - costs[a]
     left = labels[here - 1] if t > 0 else -1
     right = labels[here + 1] if t + 1 < length else -1
     for side in range(2):
@@ -308,9 +295,9 @@ def commit_switch(
 
 
 @kernel
-def sum_penalties(compiled: CompiledConstraints, state: State) -> float:
+def sum_penalties(compiled: CompiledConstraints, labels: Array) -> float:
     """The penalty of all constraints, instance and corpus."""
-    total = state.penalty[0]
+    state, total = start_state(compiled, labels)
     n, N = max(compiled.offsets.shape[0] - 1, 1), max(compiled.unary.shape[0], 1)
     for c in range(compiled.corpus_kind.shape[0]):
         kind, target = compiled.corpus_kind[c], compiled.corpus_target[c]

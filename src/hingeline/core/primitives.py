@@ -107,27 +107,17 @@ def _primitive(name: str) -> Callable[..., Any]:
     return by_class(stub, lambda problem: _IMPLEMENTATIONS.get(problem, {}).get(name))
 
 
-output_length = _primitive("output_length")
-decode = _primitive("decode")
-decode_excess = _primitive("decode_excess")
-plane_score = _primitive("plane_score")
-plane_add = _primitive("plane_add")
-planes_score = _primitive("planes_score")
-planes_add = _primitive("planes_add")
+output_length, truth = _primitive("output_length"), _primitive("truth")
+decode, decode_excess = _primitive("decode"), _primitive("decode_excess")
+decode_by_loss, decode_best = _primitive("decode_by_loss"), _primitive("decode_best")
+plane_score, plane_add = _primitive("plane_score"), _primitive("plane_add")
+plane_sqdist, plane_loss = _primitive("plane_sqdist"), _primitive("plane_loss")
+planes_score, planes_add = _primitive("planes_score"), _primitive("planes_add")
 planes_list = _primitive("planes_list")
-plane_sqdist = _primitive("plane_sqdist")
-has_column = _primitive("has_column")
-count_shared = _primitive("count_shared")
-plane_loss = _primitive("plane_loss")
-truth = _primitive("truth")
-decode_by_loss = _primitive("decode_by_loss")
-decode_best = _primitive("decode_best")
-all_losses = _primitive("all_losses")
-all_scores = _primitive("all_scores")
-all_add = _primitive("all_add")
-all_inner = _primitive("all_inner")
-all_isotropy = _primitive("all_isotropy")
-all_prefetch = _primitive("all_prefetch")
+has_column, count_shared = _primitive("has_column"), _primitive("count_shared")
+all_losses, all_scores = _primitive("all_losses"), _primitive("all_scores")
+all_add, all_inner = _primitive("all_add"), _primitive("all_inner")
+all_isotropy, all_prefetch = _primitive("all_isotropy"), _primitive("all_prefetch")
 all_curvature = _primitive("all_curvature")
 
 
@@ -176,12 +166,13 @@ DEFAULTS: dict[str, Callable[..., Any]] = {
 
 
 @helper
-def shift(w: Array, to: int, source: int, amount: float, step: float) -> float:
+def shift(w: Array, to: int, source: int, amount: float, step: Any) -> float:
     """``w[to] += step·amount``, and as much less at ``source``; 0.
 
-    Without a step what that plane scores: ``amount·(w[to] − w[source])``.
+    Without a step (0, or None: then kernels compile nothing else) what that plane scores:
+    ``amount·(w[to] − w[source])``.
     """
-    if step == 0.0:
+    if step is None or step == 0.0:
         return amount * (w[to] - w[source])
     w[to] += step * amount
     w[source] -= step * amount

@@ -67,18 +67,13 @@ def _project_pair(
     both = (tables[at] - tables[at + 1] - tables[at + 2] + tables[at + 3]) / (2.0 * rho)
     repel = both < 0.0
     if repel:  # the second variable turned round attracts
-        c1 += both
-        c2 = 1.0 - c2
-        both = -both
+        c1, c2, both = c1 + both, 1.0 - c2, -both
     if c1 > c2 + both:
-        first = _clip(c1)
-        second = _clip(c2 + both)
+        first, second = _clip(c1), _clip(c2 + both)
     elif c2 > c1 + both:
-        first = _clip(c1 + both)
-        second = _clip(c2)
+        first, second = _clip(c1 + both), _clip(c2)
     else:
-        first = _clip(0.5 * (c1 + c2 + both))
-        second = first
+        first = second = _clip(0.5 * (c1 + c2 + both))
     return first, 1.0 - second if repel else second
 
 
@@ -109,11 +104,9 @@ def _project(
             _push_joint(force, starts, begin, end, k, -rho * weight[w + k])
     for _ in range(moves):
         best = worst = 0
-        high = -np.inf
-        low = np.inf
+        low, high = np.inf, -np.inf
         for row in range(size // states):
-            base = 0.0
-            rest = row
+            base, rest = 0.0, row
             for p in range(end - 2, begin - 1, -1):
                 here = starts[p + 1] - starts[p]
                 base += force[starts[p] + rest % here]
@@ -122,16 +115,12 @@ def _project(
                 k = row * states + t
                 value = scored.tables[at + k] + base + force[last + t]
                 if value > high:
-                    high = value
-                    best = k
+                    best, high = k, value
                 if weight[w + k] > 0.0 and value < low:
-                    low = value
-                    worst = k
+                    worst, low = k, value
         if high - low <= tol or best == worst:
             break
-        differ = 0
-        a = best
-        b = worst
+        differ, a, b = 0, best, worst
         for p in range(end - 1, begin - 1, -1):
             here = starts[p + 1] - starts[p]
             differ += 1 if a % here != b % here else 0
@@ -194,8 +183,7 @@ def _average(
         first = graph.unary_start[i]
         for s in range(graph.n_states[i]):
             e = starts[p] + s
-            apart = q[e] - mean[first + s]
-            moved = near[e] - mean[first + s]
+            apart, moved = q[e] - mean[first + s], near[e] - mean[first + s]
             messages[e] += rho * apart
             near[e] = mean[first + s]
             primal += apart * apart

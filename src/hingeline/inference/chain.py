@@ -6,6 +6,8 @@ forward maxima are stored; the winning predecessor is searched again on the way 
 costs one row per position instead of a second select in the innermost loop.
 """
 
+from typing import Any
+
 import numpy as np
 
 from hingeline._checks import Array
@@ -34,23 +36,19 @@ def find_predecessor(
     forward: Array, row: int, transitions: Array, n_labels: int, label: int
 ) -> int:
     """The label of a row of forward maxima from which a label behind it is reached best."""
-    arg = 0
-    top = forward[row, 0] + transitions[0, label]
+    arg, top = 0, forward[row, 0] + transitions[0, label]
     for j in range(1, n_labels):
         s = forward[row, j] + transitions[j, label]
         if s > top:
-            top = s
-            arg = j
+            arg, top = j, s
     return arg
 
 
 @helper
 def max_sum(scores: Array, transitions: Array, n_labels: int, y_out: Array) -> float:
     """Best path through ``scores`` (T, stride), which becomes the table of forward maxima."""
-    length = scores.shape[0]
-    stride = scores.shape[1]
-    flat = scores.reshape(scores.size)
-    table = transitions.reshape(transitions.size)
+    length, stride = scores.shape
+    flat, table = scores.reshape(scores.size), transitions.reshape(transitions.size)
     for t in range(1, length):
         max_plus(flat, (t - 1) * stride, table, n_labels, stride, flat, t * stride)
     last = largest(flat, (length - 1) * stride, n_labels)
@@ -71,8 +69,7 @@ def max_sum_by_errors(
     where there is none, as with a single label). Viterbi over (label, errors so far), about T
     times the price of :func:`max_sum`.
     """
-    length = scores.shape[0]
-    stride = scores.shape[1]
+    length, stride = scores.shape
     moves = transitions.reshape(transitions.size)
     table = np.full((length, length + 1, stride), -np.inf)
     for k in range(n_labels):
@@ -110,17 +107,11 @@ def max_sum_by_errors(
 @helper
 def continuations(scores: Array, transitions: Array, n_labels: int) -> Array:
     """``out[t, k]``: value of the best path behind position t, given label k there."""
-    length = scores.shape[0]
-    out = np.zeros((length, n_labels))
-    reach = np.empty(n_labels)
-    for t in range(length - 2, -1, -1):
+    out, reach = np.zeros((scores.shape[0], n_labels)), np.empty(n_labels)
+    for t in range(scores.shape[0] - 2, -1, -1):
         for k in range(n_labels):
             reach[k] = out[t + 1, k] + scores[t + 1, k]
-        for j in range(n_labels):
-            best = -np.inf
-            for k in range(n_labels):
-                best = max(best, transitions[j, k] + reach[k])
-            out[t, j] = best
+        augmented_maxima(reach, transitions, n_labels, out[t])
     return out
 
 
@@ -161,8 +152,7 @@ _ROUNDS = 10
 @helper
 def _choose(promise: Array, n_labels: int, least: float, chosen: Array) -> tuple[int, float]:
     """List the labels that promise at least ``least``; their number, and the best of the others."""
-    count = 0
-    floor = -np.inf
+    count, floor = 0, -np.inf
     for j in range(n_labels):
         value = promise[j]
         chosen[count] = j  # without a branch; the next one overwrites what does not stay
@@ -176,21 +166,16 @@ def _choose(promise: Array, n_labels: int, least: float, chosen: Array) -> tuple
 def best_path(scores: Array, transitions: Array, n_labels: int, y_out: Array) -> float:
     """Best path through ``scores`` (T, stride), which may change."""
     length, stride = scores.shape
-    sums = scores.reshape(scores.size)
-    table = transitions.reshape(transitions.size)
+    sums, table = scores.reshape(scores.size), transitions.reshape(transitions.size)
     best = np.full(stride, -np.inf)  # max_k A[j, k] of every label, −inf in the padding
     low, high = np.inf, -np.inf
     for j in range(n_labels):
         best[j] = row_max(table, j * stride, n_labels)
         if best[j] > -np.inf:
-            low = min(low, best[j])
-            high = max(high, best[j])
-    forward = np.empty(scores.size)
-    promise = np.empty(stride)
+            low, high = min(low, best[j]), max(high, best[j])
+    forward, promise = np.empty(scores.size), np.empty(stride)
     chosen = np.empty((length, n_labels), dtype=np.int64)
-    count = np.empty(length, dtype=np.int64)
-    floor = np.empty(length)
-    top = np.empty(length)
+    count, floor, top = np.empty(length, dtype=np.int64), np.empty(length), np.empty(length)
     width = np.full(length, _FIRST_WIDTH * max(high - low, 0.0))
     copy(sums, forward[:stride])
     first = 0  # tables are good before this position
@@ -210,14 +195,12 @@ def best_path(scores: Array, transitions: Array, n_labels: int, y_out: Array) ->
         first = length
         for t in range(length - 2, -1, -1):
             k = y_out[t + 1]
-            most = -np.inf
-            arg = 0
+            arg, most = 0, -np.inf
             for p in range(count[t]):
                 j = chosen[t, p]
                 s = forward[t * stride + j] + table[j * stride + k]
                 if s > most:
-                    most = s
-                    arg = j
+                    arg, most = j, s
             y_out[t] = arg
             if most <= floor[t]:
                 width[t] = top[t] - (most if most > -np.inf else floor[t])
@@ -271,8 +254,7 @@ def n_best(scores: Array, transitions: Array, n_labels: int, ys: Array, values: 
     opened first goes first, so that the result does not depend on n. Paths of value ``−inf`` do
     not count.
     """
-    n = ys.shape[0]
-    length = scores.shape[0]
+    n, length = ys.shape
     forward = scores.copy()
     values[0] = max_sum(forward, transitions, n_labels, ys[0])
     if values[0] == -np.inf:
@@ -332,29 +314,19 @@ def transposed(transitions: Array, n_labels: int) -> Array:
 
 @helper
 def step_maxima(
-    scores: Array,
-    cost: Array,
-    label: int,
-    moves: Array,
-    n_labels: int,
-    stride: int,
-    t: int,
-    onward: int,
-    table: Array,
-    reach: Array,
+    scores: Array, cost: Array, y: Array, moves: Array, t: int, by: int, table: Array, reach: Array
 ) -> None:
-    """Row ``t + onward`` of the best beginnings (1) or continuations (−1) from row t.
+    """Row ``t + by`` of the best beginnings (1) or continuations (−1) from row t.
 
-    The loss at t is that of ``label``; continuations want the transitions transposed. All tables
-    are flat, rows ``stride`` long: views made in a loop over positions cost more than the work.
+    Continuations want the transitions transposed. All tables are flat, rows as long as ``reach``:
+    views made in a loop over positions cost more than the work.
     """
-    here = t * stride
-    loss = label * stride
-    there = here + onward * stride
+    stride = reach.shape[0]
+    here, there, loss = t * stride, (t + by) * stride, y[t] * stride
     for k in range(stride):
         reach[k] = table[here + k] + scores[here + k] + cost[loss + k]
         table[there + k] = 0.0
-    max_plus(reach, 0, moves, n_labels, stride, table, there)
+    max_plus(reach, 0, moves, moves.shape[0] // stride, stride, table, there)
 
 
 @helper
@@ -412,28 +384,20 @@ def against_rest(table: Array) -> None:
 
 @helper
 def best_without_span(
-    scores: Array,
-    forward: Array,
-    behind: Array,
-    transitions: Array,
-    inside: Array,
-    kind_of: Array,
-    kind: int,
-    first: int,
-    stop: int,
+    scores: Array, forward: Array, behind: Array, transitions: Array, scheme: Any, span: Array
 ) -> float:
     """Value of the best path in which ``first … stop − 1`` is not read as a span of this kind.
 
-    A span is read from neighbouring labels: ``inside[j, k]`` says that k goes on with the span of
-    j, and ``kind_of[k]`` is the kind of span that label k is part of (−1: none). A path without
-    the span therefore has a pair of neighbours, from the one into ``first`` to the one out of
-    ``stop − 1``, that does not suit it; the best path through each such pair is known from the
-    forward maxima and the best continuations.
+    ``span`` is kind, first and stop; ``scheme`` says how spans are read from neighbouring labels:
+    ``inside[j, k]`` that k goes on with the span of j, and ``kind_of[k]`` is the kind of span that
+    label k is part of (−1: none). A path without the span therefore has a pair of neighbours, from
+    the one into ``first`` to the one out of ``stop − 1``, that does not suit it; the best path
+    through each such pair is known from the forward maxima and the best continuations.
     """
-    length = scores.shape[0]
-    n_labels = kind_of.shape[0]
-    best = -np.inf
-    for t in range(first, min(stop + 1, length)):
+    inside, kind_of = scheme
+    kind, first, stop = span[0], span[1], span[2]
+    n_labels, best = kind_of.shape[0], -np.inf
+    for t in range(first, min(stop + 1, scores.shape[0])):
         for k in range(n_labels):
             ahead = scores[t, k] + behind[t, k]
             if t == 0:

@@ -20,6 +20,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, strict_helper
+from hingeline._simd import row_max
 from hingeline.inference.chain import continuations
 
 # How many paths beat a given path, and by how much in sum: bounds for chains of any length.
@@ -77,9 +78,7 @@ def _reduced_cost(
 @helper
 def _size_of_values(scores: Array, transitions: Array, n_labels: int) -> tuple[float, bool]:
     """Bound on the absolute value of partial paths, and whether sums are exact."""
-    length = scores.shape[0]
-    whole = True
-    largest = 0.0
+    length, whole, largest = scores.shape[0], True, 0.0
     for j in range(n_labels):
         for k in range(n_labels):
             value = abs(transitions[j, k])
@@ -152,8 +151,7 @@ def _below(side: Array, last: Array, x: float, kappa: float) -> float:
     """Lower bound of ``Σ [x − ρ]₊``; x in bins."""
     total = 0.0
     for k in range(last.shape[0]):
-        number = side[k, 1]
-        regret = side[k, 2]
+        number, regret = side[k, 1], side[k, 2]
         for b in range(min(last[k] + 1, math.ceil(x))):
             total += max(number[b + 1] * (1.0 - kappa) * x - regret[b + 1] * (1.0 + kappa), 0.0)
     return total * (1.0 - kappa)
@@ -206,10 +204,8 @@ def _bounds(
             most = math.floor(most)
         if least < 2.0**52:
             least = math.ceil(least)
-    out[0] = lower
-    out[1] = min(upper, most * high)
-    out[2] = least
-    out[3] = most
+    out[0], out[1] = lower, min(upper, most * high)
+    out[2], out[3] = least, most
 
 
 @helper
@@ -218,8 +214,7 @@ def _path_bins(costs: Array) -> tuple[int, float, Array]:
 
     Costs and regret are in units of the width; the shares are those of that bin and the next ones.
     """
-    base = 0
-    place = 0.0
+    base, place = 0, 0.0
     shares = np.zeros(costs.shape[0] + 1)
     shares[0] = 1.0
     for t in range(costs.shape[0]):
@@ -260,12 +255,10 @@ def better_paths(
             )
             regret += own_costs[t]
     if not regret < np.inf:
-        out[1] = np.inf
-        out[3] = np.inf
+        out[1] = out[3] = np.inf
         return
     eta = 0.0 if exact else 16.0 * (length + 1) * EPS * size
-    high = regret + eta
-    low = max(regret - eta, 0.0)
+    low, high = max(regret - eta, 0.0), regret + eta
     if high == 0.0:
         return
     width = math.ldexp(1.0, max(math.frexp(high / bins)[1] - 1, -1000))
@@ -277,26 +270,20 @@ def better_paths(
 
     # Rows hold the bins ``first`` to ``last`` of a label; empty where last < first. There is one
     # path in the beginning, of no labels and no regret, in the row of label 0.
-    first = np.full((2, n_labels), top + 1)
-    last = np.full((2, n_labels), -1)
+    first, last = np.full((2, n_labels), top + 1), np.full((2, n_labels), -1)
     first[0, 0] = last[0, 0] = 0
     space[0, 0, :2, 1] = 1.0
     residue = 0.0  # how far a regret can be ahead of its bin in the second program
     bound = 1.0  # on the number of paths
-    overflow = False
-    side = 0
+    overflow, side = False, 0
     for t in range(length):
-        source = space[side]
-        target = space[1 - side]
-        starts = first[side]
-        ends = last[side]
-        new_starts = first[1 - side]
-        new_ends = last[1 - side]
+        source, target = space[side], space[1 - side]
+        starts, ends = first[side], last[side]
+        new_starts, new_ends = first[1 - side], last[1 - side]
         bound *= n_labels
         widest = 0.0
         for k in range(n_labels):
-            new_starts[k] = top + 1
-            new_ends[k] = -1
+            new_starts[k], new_ends[k] = top + 1, -1
             for j in range(n_labels):
                 if ends[j] < starts[j]:
                     continue
@@ -333,14 +320,13 @@ def better_paths(
     out[0] *= width
     out[1] *= width
     if overflow:
-        out[1] = np.inf
-        out[3] = np.inf
+        out[1] = out[3] = np.inf
     elif out[3] == 0.0:  # no better path, whatever the rounding
-        out[0] = 0.0
-        out[1] = 0.0
+        out[0] = out[1] = 0.0
 
 
 SMALL = 1e-100  # Scaled sums below this are not trusted.
+Tables = tuple[Array, Array, Array]  # Of expectations: nodes, stays and moves of :func:`log_sums`.
 
 
 class Moves(NamedTuple):
@@ -369,8 +355,7 @@ def scale_moves(transitions: Array, n_labels: int) -> Moves:
             off[j, k] = math.exp(transitions[j, k] - top)
             back[k, j] = off[j, k]
         diagonal[j] = off[j, j]
-        off[j, j] = 0.0
-        back[j, j] = 0.0
+        off[j, j] = back[j, j] = 0.0
     return Moves(off, back, diagonal, top)
 
 
@@ -392,20 +377,14 @@ def _entries(enter: Array, t: int, n_labels: int, out: Array) -> float:
 
 @strict_helper
 def scaled_sums(
-    scores: Array,
-    scaled: Moves,
-    enter: Array,
-    n_labels: int,
-    weight: float,
-    nodes: Array,
-    stays: Array,
-    moves: Array,
+    scores: Array, scaled: Moves, enter: Array, n_labels: int, weight: float, out: Tables
 ) -> float:
     """Log Z and expectations by scaled sums; NaN, and moves as before, where that is not safe.
 
     Parameters as for :func:`log_sums`, with the output of :func:`scale_moves`.
     """
     off, back, diagonal, top = scaled
+    nodes, stays, moves = out
     length, stride = scores.shape
     table = np.zeros((n_labels, stride))  # moves, still to be multiplied by ``off``
     forward = np.zeros((length, stride))
@@ -415,9 +394,7 @@ def scaled_sums(
     total = 0.0
     row = np.empty(stride)
     for t in range(length):
-        best = -np.inf
-        for k in range(n_labels):
-            best = max(best, scores[t, k])
+        best = row_max(scores[t], 0, n_labels)
         if best == -np.inf:
             return -np.inf
         for k in range(n_labels):
@@ -451,9 +428,7 @@ def scaled_sums(
     behind = np.zeros(stride)
     for k in range(n_labels):
         behind[k] = 1.0
-    staying = np.empty(stride)
-    going = np.empty(stride)
-    stayed = np.zeros(n_labels)
+    staying, going, stayed = np.empty(stride), np.empty(stride), np.zeros(n_labels)
     for t in range(length - 1, -1, -1):
         overlap = 0.0
         for k in range(stride):
@@ -499,9 +474,7 @@ def scaled_sums(
 
 @strict_helper
 def _log_sum(values: Array, n: int) -> float:
-    best = -np.inf
-    for k in range(n):
-        best = max(best, values[k])
+    best = row_max(values, 0, n)
     if best == -np.inf:
         return best
     s = 0.0
@@ -519,26 +492,19 @@ def _move(transitions: Array, enter: Array, t: int, j: int, k: int) -> float:
 
 @strict_helper
 def log_sums(
-    scores: Array,
-    transitions: Array,
-    enter: Array,
-    n_labels: int,
-    weight: float,
-    nodes: Array,
-    stays: Array,
-    moves: Array,
+    scores: Array, transitions: Array, enter: Array, n_labels: int, weight: float, out: Tables
 ) -> float:
     """Log Z and expectations in the log domain; ``−inf``, and no expectations, without a path.
 
     ``scores`` are (T, stride), ``transitions`` (labels, stride). ``enter`` (T, stride), or without
     rows, is added where position t > 0 has label k and the one before has another. ``weight``
-    multiplies the expectations: ``nodes`` (T, stride) becomes ``weight·P(y_t = k)``; ``stays``
+    multiplies what is written out: ``nodes`` (T, stride) becomes ``weight·P(y_t = k)``; ``stays``
     (T, stride), or without rows, ``weight·P(y_{t−1} = y_t = k)`` for t > 0; ``moves``
     (labels, stride) gains ``weight·Σ_t P(y_{t−1} = j, y_t = k)``.
     """
+    nodes, stays, moves = out
     length, stride = scores.shape
-    forward = np.full((length, stride), -np.inf)
-    terms = np.empty(n_labels)
+    forward, terms = np.full((length, stride), -np.inf), np.empty(n_labels)
     for k in range(n_labels):
         forward[0, k] = scores[0, k]
     for t in range(1, length):
@@ -549,8 +515,7 @@ def log_sums(
     total = _log_sum(forward[length - 1], n_labels)
     if total == -np.inf:
         return total
-    behind = np.zeros(n_labels)
-    ahead = np.empty(n_labels)
+    behind, ahead = np.zeros(n_labels), np.empty(n_labels)
     for t in range(length - 1, -1, -1):
         for k in range(stride):
             nodes[t, k] = 0.0

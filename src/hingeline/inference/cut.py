@@ -55,8 +55,7 @@ def _find_levels(net: Network, queue: Array) -> bool:
             level[i] = 0
             queue[tail] = i
             tail += 1
-    at = 0
-    met = False
+    at, met = 0, False
     while at < tail:
         i = queue[at]
         at += 1
@@ -117,16 +116,14 @@ def graph_cut(scored: Scored, y: Array) -> None:
     """Best assignment of a submodular graph in ``y``."""
     graph = scored.graph
     unary, tables, table_start = scored.unary, scored.tables, scored.table_start
-    n = graph.n_states.shape[0]
-    m = graph.scope_start.shape[0] - 1
+    n, m = graph.n_states.shape[0], graph.scope_start.shape[0] - 1
     terminal = np.empty(n)
     for i in range(n):
         first = graph.unary_start[i]
         terminal[i] = unary[first + 1] - unary[first]
     room = np.zeros(2 * m)  # arc 2c from the second variable of factor c to the first, then back
     for c in range(m):
-        at = table_start[c]
-        start = graph.scope_start[c]
+        at, start = table_start[c], graph.scope_start[c]
         order = graph.scope_start[c + 1] - start
         if order == 1:
             terminal[graph.scope[start]] += tables[at + 1] - tables[at]
@@ -135,24 +132,18 @@ def graph_cut(scored: Scored, y: Array) -> None:
             # t(y_i, y_j) = t00 + y_i (t10 − t00) + y_j (t11 − t10) − w (1 − y_i) y_j
             terminal[i] += tables[at + 2] - tables[at]
             terminal[j] += tables[at + 3] - tables[at + 2]
-            room[2 * c] = max(
-                (tables[at] + tables[at + 3]) - (tables[at + 1] + tables[at + 2]), 0.0
-            )
-    count = graph.scope.shape[0]
-    head = np.zeros(count, dtype=np.int64)
-    arc = np.zeros(count, dtype=np.int64)
+            apart = tables[at + 1] + tables[at + 2]
+            room[2 * c] = max((tables[at] + tables[at + 3]) - apart, 0.0)
+    head, arc = np.zeros((2, graph.scope.shape[0]), dtype=np.int64)
     for i in range(n):
         for p in range(graph.incident_start[i], graph.incident_start[i + 1]):
             c = graph.incident[p]
             start = graph.scope_start[c]
             if graph.scope_start[c + 1] - start == 2:
-                head[p] = graph.scope[start + 1 - graph.slot[p]]
-                arc[p] = 2 * c + (1 - graph.slot[p])
+                head[p], arc[p] = graph.scope[start + 1 - graph.slot[p]], 2 * c + 1 - graph.slot[p]
             else:
-                head[p] = i  # a loop without capacity
-                arc[p] = 2 * c
-    level = np.empty(n, dtype=np.int64)
-    queue = np.empty(n, dtype=np.int64)
+                head[p], arc[p] = i, 2 * c  # a loop without capacity
+    level, queue = np.empty((2, n), dtype=np.int64)
     path = np.empty(n + 1, dtype=np.int64)
     net = Network(graph.incident_start, head, arc, room, terminal, level)
     while _find_levels(net, queue):

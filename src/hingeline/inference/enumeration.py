@@ -70,8 +70,7 @@ def _add_larger(scored: Scored, sizes: Array, k: int, s: int, j: int, field: Arr
         if last != k or second != j:
             continue
         for y in range(sizes[j + 1]):
-            at = table_start[c]
-            stride = 1
+            at, stride = table_start[c], 1
             for q in range(end - 1, start - 1, -1):
                 i = graph.scope[q]
                 at += stride * (s if i == k else y // sizes[i] % graph.n_states[i])
@@ -126,8 +125,7 @@ def enumerate_best(scored: Scored, y: Array) -> None:
     for k in range(n - 1):
         sizes[k + 1] = sizes[k] * graph.n_states[k]
     pairs = np.empty(1 + graph.unary_start[n])
-    scores = np.empty(sizes[n - 1])
-    field = np.empty(sizes[n - 1])
+    scores, field = np.empty(sizes[n - 1]), np.empty(sizes[n - 1])
     scores[0] = 0.0
     for k in range(n - 1):
         size = sizes[k]
@@ -145,12 +143,10 @@ def enumerate_best(scored: Scored, y: Array) -> None:
     for k in range(n - 1):
         y[k] = rest % graph.n_states[k]
         rest //= graph.n_states[k]
-    best = -np.inf  # the last variable given the others
-    last = 0
+    last, best = 0, -np.inf  # the last variable given the others
     for s in range(graph.n_states[n - 1]):
         y[n - 1] = s
         score = assignment_score(scored, y)
         if score > best:
-            best = score
-            last = s
+            last, best = s, score
     y[n - 1] = last

@@ -168,17 +168,14 @@ def conditional_scores(scored: Scored, i: int, y: Array, out: Array) -> None:
     """``out[s]``: what depends on variable i where it takes the value s and the others are y."""
     graph = scored.graph
     unary, tables, table_start = scored.unary, scored.tables, scored.table_start
-    n_states = graph.n_states[i]
-    first = graph.unary_start[i]
+    n_states, first = graph.n_states[i], graph.unary_start[i]
     for s in range(n_states):
         out[s] = unary[first + s]
     for p in range(graph.incident_start[i], graph.incident_start[i + 1]):
         c = graph.incident[p]
         start, end = graph.scope_start[c], graph.scope_start[c + 1]
         here = start + graph.slot[p]
-        at = table_start[c]
-        stride = 1
-        own = 1
+        at, stride, own = table_start[c], 1, 1
         for q in range(end - 1, start - 1, -1):
             j = graph.scope[q]
             if q == here:

@@ -71,9 +71,7 @@ def _max_marginal(
     for s in range(n_own):
         out[s] = -np.inf
     for k in range(factor_graph.table_size(graph, c)):
-        rest = k
-        value = scored.tables[at + k]
-        s = 0
+        rest, value, s = k, scored.tables[at + k], 0
         for p in range(end - 1, start - 1, -1):
             states = starts[p + 1] - starts[p]
             digit = rest % states
@@ -105,36 +103,22 @@ def _update_pair(
     j = graph.unary_start[graph.scope[place + 1]]
     n_first, n_second = q - p, starts[place + 2] - q
     if n_first == 2 and n_second == 2:
-        a0 = beliefs[i] - messages[p]
-        a1 = beliefs[i + 1] - messages[p + 1]
-        c0 = beliefs[j] - messages[q]
-        c1 = beliefs[j + 1] - messages[q + 1]
-        g00 = tables[at] + a0 + c0
-        g01 = tables[at + 1] + a0 + c1
-        g10 = tables[at + 2] + a1 + c0
-        g11 = tables[at + 3] + a1 + c1
+        a0, a1 = beliefs[i] - messages[p], beliefs[i + 1] - messages[p + 1]
+        c0, c1 = beliefs[j] - messages[q], beliefs[j + 1] - messages[q + 1]
+        g00, g01 = tables[at] + a0 + c0, tables[at + 1] + a0 + c1
+        g10, g11 = tables[at + 2] + a1 + c0, tables[at + 3] + a1 + c1
         if back:
-            v0 = 0.5 * max(g00, g10)
-            v1 = 0.5 * max(g01, g11)
-            u0 = max(g00 - v0, g01 - v1)
-            u1 = max(g10 - v0, g11 - v1)
-            v0 = max(g00 - u0, g10 - u1)
-            v1 = max(g01 - u0, g11 - u1)
+            v0, v1 = 0.5 * max(g00, g10), 0.5 * max(g01, g11)
+            u0, u1 = max(g00 - v0, g01 - v1), max(g10 - v0, g11 - v1)
+            v0, v1 = max(g00 - u0, g10 - u1), max(g01 - u0, g11 - u1)
         else:
-            u0 = 0.5 * max(g00, g01)
-            u1 = 0.5 * max(g10, g11)
-            v0 = max(g00 - u0, g10 - u1)
-            v1 = max(g01 - u0, g11 - u1)
-            u0 = max(g00 - v0, g01 - v1)
-            u1 = max(g10 - v0, g11 - v1)
-        beliefs[i] = u0
-        beliefs[i + 1] = u1
-        beliefs[j] = v0
-        beliefs[j + 1] = v1
-        messages[p] = u0 - a0
-        messages[p + 1] = u1 - a1
-        messages[q] = v0 - c0
-        messages[q + 1] = v1 - c1
+            u0, u1 = 0.5 * max(g00, g01), 0.5 * max(g10, g11)
+            v0, v1 = max(g00 - u0, g10 - u1), max(g01 - u0, g11 - u1)
+            u0, u1 = max(g00 - v0, g01 - v1), max(g10 - v0, g11 - v1)
+        beliefs[i], beliefs[i + 1] = u0, u1
+        beliefs[j], beliefs[j + 1] = v0, v1
+        messages[p], messages[p + 1] = u0 - a0, u1 - a1
+        messages[q], messages[q + 1] = v0 - c0, v1 - c1
         return
     for s in range(n_first):
         beliefs[i + s] -= messages[p + s]

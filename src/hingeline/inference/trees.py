@@ -28,9 +28,7 @@ def _sort_factors(graph: Topology, order: Array, upper: Array) -> int:
         if seen[root]:
             continue
         seen[root] = True
-        queue[0] = root
-        head = 0
-        tail = 1
+        queue[0], head, tail = root, 0, 1
         while head < tail:
             i = queue[head]
             head += 1
@@ -39,8 +37,7 @@ def _sort_factors(graph: Topology, order: Array, upper: Array) -> int:
                 if done[c]:
                     continue
                 done[c] = True
-                order[count] = c
-                upper[count] = graph.slot[p]
+                order[count], upper[count] = c, graph.slot[p]
                 count += 1
                 for q in range(graph.scope_start[c], graph.scope_start[c + 1]):
                     j = graph.scope[q]
@@ -68,12 +65,9 @@ def _scan(scored: Scored, c: int, slot: int, above: int, beliefs: Array, out: Ar
     if above < 0:
         for s in range(graph.n_states[up]):
             out[s] = -np.inf
-    best = -np.inf
-    choice = -1
+    choice, best = -1, -np.inf
     for row in range(table_size(graph, c) // states):
-        rest = row
-        base = 0.0
-        digit = -1
+        rest, base, digit = row, 0.0, -1
         for p in range(end - 2, begin - 1, -1):
             j = graph.scope[p]
             if p == begin + slot:
@@ -93,8 +87,7 @@ def _scan(scored: Scored, c: int, slot: int, above: int, beliefs: Array, out: Ar
             if above < 0:
                 out[s] = max(out[s], value)
             elif s == above and (choice < 0 or value > best):
-                best = value
-                choice = k
+                choice, best = k, value
     return choice
 
 
@@ -103,8 +96,7 @@ def max_product(scored: Scored, y: Array) -> None:
     """Best assignment of a forest in ``y``."""
     graph = scored.graph
     m = graph.scope_start.shape[0] - 1
-    order = np.empty(m, dtype=np.int64)
-    upper = np.empty(m, dtype=np.int64)
+    order, upper = np.empty((2, m), dtype=np.int64)
     count = _sort_factors(graph, order, upper)
     beliefs = scored.unary.copy()
     message = np.empty(most_states(graph))

@@ -270,34 +270,27 @@ def sweep_labels(
     label among those that are not there already. A forbidden label or move has a gain of ``−inf``
     and so a change of ``inf``.
     """
-    n_labels, stride = problem.n_labels, problem.stride
-    A = moves(problem, w)
+    n_labels, stride, A = problem.n_labels, problem.stride, moves(problem, w)
     onwards = A.reshape(A.size)
     backwards = chain.transposed(A, n_labels).reshape(n_labels * stride)
     cost = problem.cost.reshape(problem.cost.size)
-    row = np.empty(n_labels)
-    maxima = np.empty(n_labels)
-    gains = np.empty(n_labels)
-    penalties = np.zeros(n_labels)
-    reach = np.empty(stride)
+    row, maxima, gains = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
+    penalties, reach = np.zeros(n_labels), np.empty(stride)
     start = problem.offsets[first]
-    at_random = places.shape[0] > 0
-    switches = 0
+    at_random, switches = places.shape[0] > 0, 0
     for i in order:
         lo = problem.offsets[first + i] - start
         y = labels[lo : problem.offsets[first + i + 1] - start]
         length = y.shape[0]
         scores = position_scores(problem, first + i, w, 0.0).reshape(length * stride)
-        ahead = np.zeros(length * stride)
-        behind = np.zeros(length * stride)
+        ahead, behind = np.zeros(length * stride), np.zeros(length * stride)
         for t in range(length - 1, 0, -1):
-            chain.step_maxima(scores, cost, y[t], backwards, n_labels, stride, t, -1, behind, reach)
+            chain.step_maxima(scores, cost, y, backwards, t, -1, behind, reach)
         for t in range(length - 1 if at_random else 0):
-            chain.step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
+            chain.step_maxima(scores, cost, y, onwards, t, 1, ahead, reach)
         for visit in range(length):
             t = places[lo + visit] if at_random else visit
-            now = y[t]
-            best = now
+            now = best = y[t]
             if switches < limit and n_labels > 1:
                 here = t * stride
                 for k in range(n_labels):
@@ -305,31 +298,25 @@ def sweep_labels(
                 chain.augmented_maxima(row, problem.cost, n_labels, maxima)
                 switch_costs(constraints, state, labels, i, t, penalties)
                 chain.switch_gains(scores, onwards, backwards, y, stride, t, gains)
-                lowest, highest = 0, n_labels - 1
+                lowest, stop = 0, n_labels
                 if at_random:
                     lowest = candidates[lo + visit] + (1 if candidates[lo + visit] >= now else 0)
-                    highest = lowest
-                held = maxima[now]
-                least = 0.0
-                for k in range(lowest, highest + 1):
+                    stop = lowest + 1
+                held, least = maxima[now], 0.0
+                for k in range(lowest, stop):
                     change = scale * (maxima[k] - held - gains[k]) + penalties[k]
                     if change < least and k != now and is_lower(change, scale, held, penalties[k]):
-                        least = change
-                        best = k
+                        best, least = k, change
             if best != now:
                 commit_switch(constraints, state, labels, i, t, best)  # writes the label, too
                 switches += 1
             if at_random and best != now:
                 for s in range(t, 0, -1):
-                    chain.step_maxima(
-                        scores, cost, y[s], backwards, n_labels, stride, s, -1, behind, reach
-                    )
+                    chain.step_maxima(scores, cost, y, backwards, s, -1, behind, reach)
             if not at_random or best != now:
                 stop = length - 1 if at_random else min(t + 1, length - 1)
                 for s in range(t, stop):
-                    chain.step_maxima(
-                        scores, cost, y[s], onwards, n_labels, stride, s, 1, ahead, reach
-                    )
+                    chain.step_maxima(scores, cost, y, onwards, s, 1, ahead, reach)
     return switches
 
 

@@ -25,6 +25,7 @@ from hingeline.core.primitives import (
     put_product,
     register,
     rows_sqdist,
+    shift,
     shift_amount,
     stack_blocks,
 )
@@ -109,9 +110,7 @@ def layout_of(problem: ChainProblem) -> Layout:
 @helper
 def transition(problem: ChainProblem, w: Array) -> Array:
     """``A[from, to]``, a view."""
-    d = problem.n_features
-    s = problem.stride
-    m = problem.n_labels
+    d, m, s = problem.n_features, problem.n_labels, problem.stride
     return w[d * s : (d + m) * s].reshape((m, s))
 
 
@@ -198,8 +197,7 @@ def constrain(problem: ChainProblem, valid: Any = None, allowed: Any = None) -> 
 @helper
 def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
     """``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after."""
-    length = y.shape[0]
-    stride = problem.stride
+    length, stride = y.shape[0], problem.stride
     where = list_differences(y, z)
     count = where.shape[0]
     total = rows_sqdist(problem, i, y, z, where, problem.n_labels, scratch)
@@ -240,9 +238,8 @@ def _fetch_changes(problem: ChainProblem, lo: int, ys: Array, w: Array, differs:
 
     These rows come from far away, and all of them are known before the first is needed.
     """
-    m, length = ys.shape
-    stride = problem.stride
-    for t in range(length):
+    m, stride = ys.shape[0], problem.stride
+    for t in range(ys.shape[1]):
         some = False
         for j in range(m):
             some = some or ys[j, t] != problem.labels[lo + t]
@@ -285,13 +282,11 @@ _for_plain(_score_labels, _score_whole_row)
 @helper
 def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes."""
-    lo = problem.offsets[i]
+    lo, stride = problem.offsets[i], problem.stride
     m, length = ys.shape
-    stride = problem.stride
     A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
-    row = np.empty(stride)
-    differs = np.empty(length, dtype=np.bool_)
+    row, differs = np.empty(stride), np.empty(length, dtype=np.bool_)
     for j in range(m):
         out[j] = 0.0
     _fetch_changes(problem, lo, ys, w, differs)
@@ -336,9 +331,8 @@ _for_plain(_add_change, _add_whole_rows)
 @helper
 def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
     """``w += Σ_j steps_j·Δf(y_j)``: changes of one position are summed, then spread."""
-    lo = problem.offsets[i]
+    lo, stride = problem.offsets[i], problem.stride
     m, length = ys.shape
-    stride = problem.stride
     A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
     change = np.zeros(stride)
@@ -375,9 +369,8 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
 def planes_list(
     problem: ChainProblem, i: int, ys: Array, steps: Array, code: Array, values: Array
 ) -> tuple[int, int]:
-    lo = problem.offsets[i]
+    lo, stride = problem.offsets[i], problem.stride
     m, length = ys.shape
-    stride = problem.stride
     labels = problem.labels[lo : lo + length]
     room = (m + 1) * (length + 1)
     columns, amounts = np.empty(room, dtype=np.int64), np.empty(room)
@@ -453,8 +446,7 @@ _for_plain(_forbid_labels, _forbid_nothing)
 @helper
 def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) -> Array:
     """(T, stride) emission scores with boundary weights, masks and the scaled loss added."""
-    lo, hi = problem.offsets[i], problem.offsets[i + 1]
-    stride = problem.stride
+    lo, hi, stride = problem.offsets[i], problem.offsets[i + 1], problem.stride
     scores = np.empty((hi - lo, stride))
     gather_rows(problem.indptr, problem.indices, problem.values, lo, hi, w, scores)
     if problem.boundary == 1:
@@ -501,60 +493,40 @@ def plane_loss(problem: ChainProblem, i: int, y: Array) -> float:
 
 
 @helper
-def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
-    lo = problem.offsets[i]
-    length = y.shape[0]
-    A = transition(problem, w)
+def _follow_plane(problem: ChainProblem, i: int, y: Array, step: Any, w: Array) -> float:
+    """``w += step·Δf``; without a step ``w·Δf``."""
+    lo, length, stride = problem.offsets[i], y.shape[0], problem.stride
     labels = problem.labels[lo : lo + length]
+    moved = problem.n_features * stride  # where transitions begin
     total = 0.0
     changed = False  # whether the label before differs
     for t in range(length):
-        a = labels[t]
-        b = y[t]
+        a, b = labels[t], y[t]
         differs = a != b
         if differs:
             for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                at = problem.indices[p] * problem.stride
-                total += problem.values[p] * (w[at + a] - w[at + b])
+                at = problem.indices[p] * stride
+                total += shift(w, at + a, at + b, problem.values[p], step)
         if t > 0 and (differs or changed):
-            total += A[labels[t - 1], a] - A[y[t - 1], b]
+            to, source = moved + labels[t - 1] * stride + a, moved + y[t - 1] * stride + b
+            total += shift(w, to, source, 1.0, step)
         changed = differs
     if problem.boundary == 1:
-        at = (problem.n_features + problem.n_labels) * problem.stride
-        total += w[at + labels[0]] - w[at + y[0]]
-        at += problem.stride
-        total += w[at + labels[length - 1]] - w[at + y[length - 1]]
+        at = moved + problem.n_labels * stride
+        total += shift(w, at + labels[0], at + y[0], 1.0, step)
+        at += stride
+        total += shift(w, at + labels[length - 1], at + y[length - 1], 1.0, step)
     return total
 
 
 @helper
+def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
+    return _follow_plane(problem, i, y, None, w)
+
+
+@helper
 def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) -> None:
-    lo = problem.offsets[i]
-    length = y.shape[0]
-    A = transition(problem, w)
-    labels = problem.labels[lo : lo + length]
-    changed = False
-    for t in range(length):
-        a = labels[t]
-        b = y[t]
-        differs = a != b
-        if differs:
-            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                at = problem.indices[p] * problem.stride
-                v = step * problem.values[p]
-                w[at + a] += v
-                w[at + b] -= v
-        if t > 0 and (differs or changed):
-            A[labels[t - 1], a] += step
-            A[y[t - 1], b] -= step
-        changed = differs
-    if problem.boundary == 1:
-        at = (problem.n_features + problem.n_labels) * problem.stride
-        w[at + labels[0]] += step
-        w[at + y[0]] -= step
-        at += problem.stride
-        w[at + labels[length - 1]] += step
-        w[at + y[length - 1]] -= step
+    _follow_plane(problem, i, y, step, w)
 
 
 @helper

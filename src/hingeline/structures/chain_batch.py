@@ -1,4 +1,4 @@
-"""Kernels over many sequences for prediction; parts of ``order`` may run in threads."""
+"""Kernels over many sequences; parts of ``order`` may run in threads."""
 
 from collections.abc import Callable
 
@@ -8,9 +8,6 @@ from hingeline._checks import Array
 from hingeline._jit import kernel, strict_helper
 from hingeline.inference import chain, chain_sums
 from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores
-
-# Slack summed over all outputs, for many sequences; parts of ``order`` may run in threads.
-
 
 BINS = 1000  # Bins of a certificate: what the bound exceeds the sum by is mostly below 1e-4 of it.
 
@@ -87,13 +84,10 @@ def expect_all(
         entered = enter[a:b] if enter.shape[0] > 0 else enter
         own = nodes[a - first : b - first]
         stayed = stays[a - first : b - first] if stays.shape[0] > 0 else stays
-        value = chain_sums.scaled_sums(
-            scores, scaled, entered, n_labels, weights[i], own, stayed, moved
-        )
+        out = (own, stayed, moved)
+        value = chain_sums.scaled_sums(scores, scaled, entered, n_labels, weights[i], out)
         if np.isnan(value):
-            value = chain_sums.log_sums(
-                scores, A, entered, n_labels, weights[i], own, stayed, moved
-            )
+            value = chain_sums.log_sums(scores, A, entered, n_labels, weights[i], out)
         log_z[i] = value
         if value == -np.inf:
             continue
@@ -191,7 +185,6 @@ def span_margins_all(
         best = chain.max_sum(forward, A, problem.n_labels, y)
         behind = chain.continuations(scores, A, problem.n_labels)
         for s in range(bounds[i], bounds[i + 1]):
-            other = chain.best_without_span(
-                scores, forward, behind, A, inside, kind_of, spans[s, 0], spans[s, 1], spans[s, 2]
-            )
+            scheme = (inside, kind_of)
+            other = chain.best_without_span(scores, forward, behind, A, scheme, spans[s])
             out[s] = max(best - other, 0.0)  # rounding aside it is not negative
