@@ -222,6 +222,9 @@ def _plain(X: Any, lengths: Any = None) -> Any:
     if lengths is None and hasattr(X, "columns"):
         how = "hingeline.features.from_frame(frame, group=..., label=...)"
         raise TypeError(f"X is a frame: cut it into sequences with {how}.")
+    if hasattr(X, "groups") and hasattr(X, "agg"):
+        how = "frame.groupby(sentence)[column].agg(list)"
+        raise TypeError(f"X is a frame in groups: pass the lists of one column, {how}.")
     if isinstance(X, str):
         how = "pass a list of sequences, each a list of tokens, such as [X.split()]"
         raise TypeError(f"X is one string: {how}.")
@@ -344,6 +347,7 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
             if isinstance(token, str):
                 return TokenTemplates()
             if isinstance(token, (bytes, dict, set, frozenset)):
+                _refuse_words_among(sentences)
                 return DictEncoder()
             if not isinstance(token, (list, tuple)):
                 return None
@@ -351,8 +355,19 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
                 if not isinstance(token[0], (str, bytes)):
                     return None
                 columns = isinstance(token, tuple) or _are_columns(sentences, len(token))
-                return TokenTemplates() if columns else DictEncoder()
+                if columns:
+                    return TokenTemplates()
+                _refuse_words_among(sentences)
+                return DictEncoder()
     return None
+
+
+def _refuse_words_among(sentences: Any) -> None:
+    """Refuse words beside lists or dicts of features: somebody forgot a bracket."""
+    whole = (sentence for sentence in sentences if isinstance(sentence, (list, tuple)))
+    if str in {*map(type, chain.from_iterable(whole))}:
+        what = "X holds strings beside lists or dicts of features, lists of different depth"
+        raise TypeError(f"{what}: give every token as a string, or each as its features.")
 
 
 def _are_columns(sentences: Any, width: int) -> bool:
