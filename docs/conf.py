@@ -2,10 +2,9 @@
 
 import warnings
 from importlib import metadata
-from pathlib import Path
 from urllib.request import urlopen
 
-from sphinx_gallery.sorting import FunctionSortKey
+from sphinx_gallery.sorting import ExplicitOrder
 
 warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
@@ -39,7 +38,8 @@ numpydoc_xref_param_type = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 
-# The gallery, from the examples, which are run: what most people come for is first
+# The gallery, from the examples, which are run: what most people come for is
+# first, what is not in the list last
 ORDER = [
     *("tagging", "feature_dicts", "segments", "chain_dates"),
     *("confidence", "explanation", "error_analysis", "constraints"),
@@ -47,14 +47,6 @@ ORDER = [
     *("taxonomy", "multilabel", "segmentation", "dependencies"),
     *("more_than_one_machine", "paths", "nu_ocr", "summed_errors", "own_structure"),
 ]
-
-
-def place_example(filename):
-    """Where an example stands in the gallery; those not in the list come last, by name."""
-    name = Path(filename).stem
-    return (ORDER.index(name) if name in ORDER else len(ORDER), name)
-
-
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
@@ -64,7 +56,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "min_reported_time": 30,
     "show_memory": False,
-    "within_subsection_order": FunctionSortKey(place_example, "as ORDER says"),
+    "within_subsection_order": ExplicitOrder([*(f"{name}.py" for name in ORDER), "*"]),
     "ignore_repr_types": "matplotlib",  # the picture is enough
     "remove_config_comments": True,
     "doc_module": ("hingeline",),
