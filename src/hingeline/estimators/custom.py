@@ -103,21 +103,28 @@ class SSVM(BaseSSVM, BaseModel):
     def _compile_own(self, X: Any, outputs: list[Array], width: int) -> Compiled:
         """The problem, after a look at some examples whether decoding is what it says.
 
-        With zero weights ``decode`` must find an output of the largest loss.
+        ``decode`` must find the best output, loss included, with zero weights and with weights
+        that like the true output better than another, a little or much.
         """
         structure, rng = self.structure, np.random.default_rng(0)
-        decode = custom.methods_of(structure)["decode"]
+        methods = custom.methods_of(structure)
+        decode, feature = methods["decode"], methods["joint_feature"]
         for i, truth in enumerate(outputs[:3] if structure.exact else ()):
             loss = partial(custom.find_loss(structure), X[i], truth)
             drawn = [decode(X[i], rng.normal(size=width), truth, 0.0) for _ in range(3)]
-            largest, own = max(map(loss, drawn)), loss(decode(X[i], np.zeros(width), truth, 1.0))
-            if own < largest * (1.0 - 1e-9):
-                raise ValueError(
-                    f"decode does not find the best output for X[{i}]: with zero weights and "
-                    f"loss_scale=1 it returns one of loss {own:g}, and there is one of loss "
-                    f"{largest:g}; it must maximise w·f(x, y) + loss_scale·loss(y_true, y), or the "
-                    "structure must say exact = False (see hingeline.testing.check_structure)."
-                )
+            away = [np.subtract(feature(X[i], truth), feature(X[i], y)) for y in drawn]
+            small = 0.1 * max(map(loss, drawn)) / max(1e-300, *(a @ a for a in away))
+            for w in (np.zeros(width), *(small * a for a in away), 20.0 * small * away[0]):
+                found = decode(X[i], w, truth, 1.0)
+                own, *others = (loss(y) + w @ feature(X[i], y) for y in (found, truth, *drawn))
+                if own < max(others) - 1e-9 * (abs(own) + abs(max(others))):
+                    raise ValueError(
+                        f"decode does not find the best output for X[{i}]: with some weights and "
+                        f"loss_scale=1 it returns one whose score and loss make {own:g}, and there "
+                        f"is one of {max(others):g}; it must maximise "
+                        "w·f(x, y) + loss_scale·loss(y_true, y), or the structure must say "
+                        "exact = False (see hingeline.testing.check_structure)."
+                    )
         return custom.compile_problem(structure, X, outputs)
 
     @property
