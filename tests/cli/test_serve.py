@@ -208,10 +208,8 @@ def test_a_calibrated_model_says_how_likely_its_labels_are_right(
     held_out = tmp_path / "held_out.conll"
     held_out.write_text(WORDS * 10)
     done("calibrate", models[0], held_out, "-m", tmp_path / "m.hinge")
-    sure = CalibratedChain.load(tmp_path / "m.hinge")
-    plain = open_tagger(models[0])
-    tagger = Tagger(plain.estimator, plain.layout, name="m.hinge", sure=sure)
-    assert tagger.describe()["name"] == "m.hinge"
+    tagger = open_tagger(models[0])
+    tagger.sure = CalibratedChain.load(tmp_path / "m.hinge")
     (sentence,) = tagger.tag("He met Anna")["sentences"]
     assert len(sentence["probabilities"]) == 3
     assert all(0.5 < p <= 1 for p in sentence["probabilities"])

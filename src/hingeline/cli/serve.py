@@ -30,21 +30,13 @@ _POLICY += "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ances
 
 
 class Tagger:
-    """A model, and the sentences that were corrected; one request at a time.
+    """A model, and the sentences that were corrected; one request at a time."""
 
-    ``sure`` knows how likely labels are right, of a model that was calibrated.
-    """
+    name = ""
+    sure: Any = None  # knows how likely labels are right, of a model that was calibrated
 
-    def __init__(
-        self,
-        estimator: Any,
-        layout: "files.Layout",
-        target: Path | None = None,
-        name: str = "",
-        sure: Any = None,
-    ) -> None:
+    def __init__(self, estimator: Any, layout: "files.Layout", target: Path | None = None) -> None:
         self.estimator, self.layout, self.target = estimator, layout, target
-        self.name, self.sure = name, sure
         self.corrected: dict[tuple[Any, ...], list[str]] = {}  # rows of a sentence -> its labels
         self.lock = threading.Lock()
 
@@ -263,8 +255,10 @@ def serve(
     what = f"--output: {model} carries no training state to learn from corrections"
     learns = output is None or estimator.n_examples_ > 0
     files.require(learns, f"{what}: train it with --keep-state.")
-    sure = CalibratedChain.load(model) if "calibration" in estimator.metadata_ else None
-    tagger = Tagger(estimator, layout, output, Path(model).name, sure)
+    tagger = Tagger(estimator, layout, output)
+    tagger.name = Path(model).name
+    if "calibration" in estimator.metadata_:
+        tagger.sure = CalibratedChain.load(model)
     tagger.tag(" ".join(layout.columns))  # loads or compiles kernels before the first question
     with blame("--port"), Server(tagger, port) as server:
         typer.echo(f"hingeline: {model} is at {server.address} (Ctrl-C ends it)")

@@ -112,16 +112,18 @@ class SSVM(BaseSSVM, BaseModel):
         for i, truth in enumerate(outputs[:3] if structure.exact else ()):
             loss = partial(custom.find_loss(structure), X[i], truth)
             drawn = [decode(X[i], rng.normal(size=width), truth, 0.0) for _ in range(3)]
-            away = [np.subtract(feature(X[i], truth), feature(X[i], y)) for y in drawn]
-            small = 0.1 * max(map(loss, drawn)) / max(1e-300, *(a @ a for a in away))
+            known = [(loss(y), np.asarray(feature(X[i], y))) for y in (truth, *drawn)]
+            away = [known[0][1] - f for _, f in known[1:]]
+            small = 0.1 * max(cost for cost, _ in known) / max(1e-12, *(a @ a for a in away))
             for w in (np.zeros(width), *(small * a for a in away), 20.0 * small * away[0]):
                 found = decode(X[i], w, truth, 1.0)
-                own, *others = (loss(y) + w @ feature(X[i], y) for y in (found, truth, *drawn))
-                if own < max(others) - 1e-9 * (abs(own) + abs(max(others))):
+                own = loss(found) + w @ feature(X[i], found)
+                best = max(cost + w @ f for cost, f in known)
+                if own < best - 1e-9 * (abs(own) + abs(best)):
                     raise ValueError(
                         f"decode does not find the best output for X[{i}]: with some weights and "
                         f"loss_scale=1 it returns one whose score and loss make {own:g}, and there "
-                        f"is one of {max(others):g}; it must maximise "
+                        f"is one of {best:g}; it must maximise "
                         "w·f(x, y) + loss_scale·loss(y_true, y), or the structure must say "
                         "exact = False (see hingeline.testing.check_structure)."
                     )

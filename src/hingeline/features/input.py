@@ -347,27 +347,24 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
             if isinstance(token, str):
                 return TokenTemplates()
             if isinstance(token, (bytes, dict, set, frozenset)):
-                _refuse_words_among(sentences)
-                return DictEncoder()
+                return _without_words(sentences, DictEncoder())
             if not isinstance(token, (list, tuple)):
                 return None
             if len(token):
                 if not isinstance(token[0], (str, bytes)):
                     return None
                 columns = isinstance(token, tuple) or _are_columns(sentences, len(token))
-                if columns:
-                    return TokenTemplates()
-                _refuse_words_among(sentences)
-                return DictEncoder()
+                return TokenTemplates() if columns else _without_words(sentences, DictEncoder())
     return None
 
 
-def _refuse_words_among(sentences: Any) -> None:
-    """Refuse words beside lists or dicts of features: somebody forgot a bracket."""
+def _without_words(sentences: Any, encoder: Any) -> Any:
+    """The encoder, unless words stand beside lists or dicts of features."""
     whole = (sentence for sentence in sentences if isinstance(sentence, (list, tuple)))
     if str in {*map(type, chain.from_iterable(whole))}:
         what = "X holds strings beside lists or dicts of features, lists of different depth"
         raise TypeError(f"{what}: give every token as a string, or each as its features.")
+    return encoder
 
 
 def _are_columns(sentences: Any, width: int) -> bool:
