@@ -4,6 +4,8 @@ import warnings
 from importlib import metadata
 from urllib.request import urlopen
 
+from sphinx_gallery.sorting import ExplicitOrder
+
 warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
 project = "Hingeline"
@@ -36,7 +38,15 @@ numpydoc_xref_param_type = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 
-# The gallery, from the examples, which are run
+# The gallery, from the examples, which are run: what most people come for is
+# first, what is not in the list last
+ORDER = [
+    *("tagging", "feature_dicts", "segments", "chain_dates"),
+    *("confidence", "explanation", "error_analysis", "constraints"),
+    *("semisupervised", "online", "multiclass_digits", "cost_matrix"),
+    *("taxonomy", "multilabel", "segmentation", "dependencies"),
+    *("more_than_one_machine", "paths", "nu_ocr", "summed_errors", "own_structure"),
+]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
@@ -46,7 +56,8 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "min_reported_time": 30,
     "show_memory": False,
-    "within_subsection_order": "ExampleTitleSortKey",
+    "within_subsection_order": ExplicitOrder([*(f"{name}.py" for name in ORDER), "*"]),
+    "ignore_repr_types": "matplotlib",  # the picture is enough
     "remove_config_comments": True,
     "doc_module": ("hingeline",),
     "backreferences_dir": "generated/backreferences",

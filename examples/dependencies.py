@@ -84,6 +84,7 @@ print(draw_parse(sentence, tree))
 
 words[-2]["form"] = sentence[-2] = "collar"
 (tree,) = parser.predict([words])
+# sphinx_gallery_thumbnail_path = "_static/parse.png"
 draw_parse(sentence, tree, "svg")
 
 # %%

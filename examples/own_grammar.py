@@ -147,4 +147,4 @@ for k, (start, end, label) in enumerate(tree):
     box = {"boxstyle": "round", "color": "#0a5fa5" if known else "#c44e06"}
     axes.text(middle, end - start, "SNVP"[label], color="white", ha="center", va="center", bbox=box)
 axes.set(xlim=(0, len(x)), ylim=(0.4, len(x) + 0.6), yticks=[])
-axes.set_xticks(np.arange(len(x)) + 0.5, [VOCABULARY[word] for word in x])
+words = axes.set_xticks(np.arange(len(x)) + 0.5, [VOCABULARY[word] for word in x])

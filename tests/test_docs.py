@@ -54,6 +54,14 @@ FILES = {"dependencies"}
 PUBLISHED = {"tagging": "conll2002"}
 
 
+#: What a page shows of a line that prints: a number behind it, or the line below.
+SHOWN = re.compile(r"^print\(.*\)(?:  # ([\d.]+)|\n# (.+))$", re.MULTILINE)
+
+
+def round_numbers(text: str) -> str:
+    return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.3g}", text)
+
+
 def find_blocks() -> list:
     cases = []
     for page in PAGES:
@@ -66,7 +74,7 @@ def find_blocks() -> list:
 
 
 @pytest.mark.parametrize(("page", "blocks"), find_blocks())
-def test_the_code_on_a_page_runs(page, blocks, tmp_path, monkeypatch):
+def test_the_code_on_a_page_runs(page, blocks, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     if page in PUBLISHED:
         data = os.environ.get("HINGELINE_DATA")
@@ -80,6 +88,10 @@ def test_the_code_on_a_page_runs(page, blocks, tmp_path, monkeypatch):
     exec(BEFORE.get(page, ""), scope)
     for number, block in enumerate(blocks, start=1):
         exec(compile(block, f"{page}.md, block {number}", "exec"), scope)
+        printed = round_numbers(capsys.readouterr().out)
+        if page in PUBLISHED:  # the figures are those of its data
+            for shown in map("".join, SHOWN.findall(block)):
+                assert round_numbers(shown) in printed, f"{page}.md shows {shown}"
 
 
 def test_commands_on_the_pages_have_the_options_they_name():

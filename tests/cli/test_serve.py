@@ -23,6 +23,7 @@ from cli.commands import done, refused
 from hingeline.cli.files import layout_of
 from hingeline.cli.serve import Server, Tagger
 from hingeline.data.conll import read_conll
+from hingeline.evaluation.calibration import CalibratedChain
 
 WORDS = "He O\nmet O\nAnna B-PER\nin O\nRome B-LOC\n. O\n\nAnna B-PER\nlikes O\nRome B-LOC\n. O\n\n"
 HOSTILE = "<script>alert(1)</script> Anna"
@@ -201,6 +202,21 @@ def test_the_command_refuses_what_it_cannot_show(models: Any, tmp_path: Path) ->
     assert "--keep-state" in refused("serve", models[1], "-o", tmp_path / "new.hinge")
 
 
+def test_a_calibrated_model_says_how_likely_its_labels_are_right(
+    models: Any, tmp_path: Any
+) -> None:
+    held_out = tmp_path / "held_out.conll"
+    held_out.write_text(WORDS * 10)
+    done("calibrate", models[0], held_out, "-m", tmp_path / "m.hinge")
+    tagger = open_tagger(models[0])
+    tagger.sure = CalibratedChain.load(tmp_path / "m.hinge")
+    (sentence,) = tagger.tag("He met Anna")["sentences"]
+    assert len(sentence["probabilities"]) == 3
+    assert all(0.5 < p <= 1 for p in sentence["probabilities"])
+    tagger.correct(sentence["rows"], ["O", "O", "B-LOC"])  # another model from now on
+    assert "probabilities" not in tagger.tag("He met Anna")["sentences"][0]
+
+
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium to look at it")
 def test_a_browser_shows_labels_and_no_script_of_the_text(server: Server, tmp_path: Path) -> None:
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
@@ -319,6 +335,8 @@ def test_a_reader_with_a_keyboard(server: Server, tmp_path: Path, width: int) ->
         browser.wait_for("!document.getElementById('panel').hidden")
         browser.press("Escape", 27)
         browser.wait_for("document.getElementById('panel').hidden")
+        # Who closes the panel is back at the word.
+        assert browser.run("document.activeElement == document.querySelector('.token')")
     finally:
         browser.close()
     assert browser.asked == {urlsplit(server.address).netloc}

@@ -187,6 +187,8 @@ def test_raw_text(folder, tmp_path):
     ("content", "words"),
     [
         (b"Ann,B-PER\nran,O\n", ["separated by ','", "begin with one like word,tag"]),
+        (b'[{"words": ["Ann"], "tags": ["O"]}]', ["one JSON list", "write one object a line"]),
+        (b'[\n  {\n    "words": ["Ann"]\n  }\n]\n', ["one JSON list"]),
         (b"caf\xe9 O\n", [":1: byte 0xe9 is not valid UTF-8", "iconv -f"]),
         ("Ann O\n".encode("utf-16"), ["UTF-16", "iconv -f UTF-16"]),
         (
@@ -199,3 +201,16 @@ def test_likely_mistakes(content, words, tmp_path):
     message = refused("train", write(tmp_path / "file", content), "-m", tmp_path / "m.hinge")
     assert all(word in message for word in words), message
     assert "separator" not in message  # there is no such option
+
+
+@pytest.mark.parametrize(
+    "content", ["Ann B-PER\nran O\nBob B-PER\nsat O\n", "word,tag\nAnn,B-PER\nran,O\n"]
+)
+def test_words_that_are_one_sentence_are_said(content, tmp_path):
+    file = write(tmp_path / "file", content)
+    result = run("train", file, "-m", tmp_path / "m.hinge")
+    told = result.stderr
+    assert result.stdout.endswith(" kB\n")
+    assert "All words are one sentence: a blank line after each, or a column named sentence" in told
+    two = write(tmp_path / "two", "Ann B-PER\nran O\n\nBob B-PER\nsat O\n")
+    assert "one sentence" not in run("train", two, "-m", tmp_path / "m.hinge").stderr

@@ -223,6 +223,29 @@ def test_a_decode_that_forgets_the_loss(chains: Any, python_chain: Any) -> None:
     assert np.isnan(SSVM(Forgetful(), max_iter=3).fit(*chains).duality_gap_)
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("knows", ["no loss", "nothing"])
+def test_a_ranking_that_forgets_the_loss(seed: int, knows: str) -> None:
+    """With zero weights it returns the first item, a mistake like any other in most examples."""
+
+    class Forgetful(Structure):
+        def joint_feature(self, x: Any, y: Any) -> Any:
+            return x[y[0]]
+
+        def loss(self, y_true: Any, y: Any) -> float:
+            return float(y_true[0] != y[0])
+
+        def decode(self, x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
+            return np.array([np.argmax(x @ w) if knows == "no loss" else 0])
+
+    rng = np.random.default_rng(seed)
+    X = [rng.standard_normal((5, 3)) for _ in range(20)]
+    X = [x for x in X if np.argmax(x @ [1.0, -2.0, 0.5])]
+    y = [int(np.argmax(x @ [1.0, -2.0, 0.5])) for x in X]
+    with pytest.raises(ValueError, match=r"decode does not find.*score and loss make"):
+        SSVM(Forgetful()).fit(X, y)
+
+
 class Priced(Structure):
     """Three classes; what a mistake costs is the last number of x."""
 

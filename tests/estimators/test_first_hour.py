@@ -113,6 +113,8 @@ def test_frames_and_columns_of_frames(tagger: Any) -> None:
     for tokens in (frame.word, pd.Series([{"w": 1}] * 3)):
         with pytest.raises(TypeError, match=r"cut the column, such as frame.groupby\("):
             ChainSSVM().fit(tokens, frame.tag)
+    with pytest.raises(TypeError, match=r"in groups: pass the lists of one column"):
+        ChainSSVM().fit(frame.groupby("sentence"), frame.tag)
     X, y = pd.Series(NOTES.X_train, index=range(5, 65)), pd.Series(NOTES.y_train)
     np.testing.assert_array_equal(ChainSSVM(random_state=0).fit(X, y).weights_, tagger.weights_)
 
@@ -153,6 +155,8 @@ WORDS, TAGS = [["the", "cat"], ["a", "dog"]], [["D", "N"], ["D", "N"]]
         (WORDS, ["D", "N", "D", "N"], "2 sequences and y has 4 labels, one for each token: cut y"),
         ([WORDS], [TAGS], r"y\[i\]\[t\] that of token t"),
         ([["the", ("cat", "N")]], TAGS[:1], "lists of different depth: give every token"),
+        ([[["the"], ["cat", "x"]], WORDS[1]], TAGS, "lists of different depth: give every token"),
+        ([[{"w": "the"}, "cat"], WORDS[1]], TAGS, "beside lists or dicts of features"),
         (iter(WORDS), TAGS, r"got list_iterator: pass list\(X\)"),
     ],
 )

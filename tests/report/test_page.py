@@ -124,6 +124,8 @@ def test_certificate_in_words():
     assert "at most 20" in words
     assert "50" in words
     assert "between the bounds of decoding and the outputs found" in words
+    words = certificate_words(facts(5.0, 1.0, oracle_bounds=True, integrality_gap=1.0))[1]
+    assert "not exact: all of the gap is" in words
     sentence = certificate_words(facts(5.0, math.nan, reason="weights were replaced"))[1]
     assert sentence == "No gap is certified: weights were replaced."
 

@@ -280,7 +280,8 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
         if "nu" in result:
             balance = f"nu={result['nu']:g} ({balance}, rho={result['rho']:.4g})"
         seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
-        size = f"{result['bytes'] / 1e6:.1f} MB"
+        size = result["bytes"] / 1e3
+        size = f"{size:.0f} kB" if size < 1000 else f"{size / 1e3:.1f} MB"
         typer.echo(f"{result['model']}: {balance}, {_bound_text(result)}; {seconds}; {size}")
         if reason.startswith(("max_iter", "max_time")) and "C_u" not in result:
             remedies = "raise --max-iter or --max-time, lower -C, or scale the features"

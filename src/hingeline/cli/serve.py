@@ -32,6 +32,9 @@ _POLICY += "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ances
 class Tagger:
     """A model, and the sentences that were corrected; one request at a time."""
 
+    name = ""
+    sure: Any = None  # knows how likely labels are right, of a model that was calibrated
+
     def __init__(self, estimator: Any, layout: "files.Layout", target: Path | None = None) -> None:
         self.estimator, self.layout, self.target = estimator, layout, target
         self.corrected: dict[tuple[Any, ...], list[str]] = {}  # rows of a sentence -> its labels
@@ -40,6 +43,7 @@ class Tagger:
     def describe(self) -> dict[str, Any]:
         """What the page must know of the model."""
         return {
+            "name": self.name,
             "labels": [str(label) for label in self.estimator.classes_],
             "columns": self.layout.columns,
             "learns": self.estimator.n_examples_ > 0,
@@ -72,6 +76,9 @@ class Tagger:
             }
             for rows, y, scores in found
         ]
+        if self.sure is not None:
+            for sentence, p in zip(sentences, self.sure.predict_proba_tokens(table), strict=True):
+                sentence["probabilities"] = p.tolist()
         return {"sentences": sentences}
 
     def explain(self, rows: Any, position: Any) -> dict[str, Any]:
@@ -108,6 +115,7 @@ class Tagger:
             raise ValueError("labels have no spaces in them; choose another name.")
         self.corrected[tuple(map(tuple, rows))] = labels
         if self.estimator.n_examples_ > 0:
+            self.sure = None  # it knew the model as it was
             self.estimator.partial_fit(table, [labels], passes=1)
             if self.target is not None:
                 known = self.estimator.metadata_
@@ -237,6 +245,8 @@ def serve(
     The page is for this machine only, and asks nothing of any other. A model trained with
     --keep-state learns from what is corrected; the corrected sentences can be downloaded.
     """
+    from hingeline.evaluation.calibration import CalibratedChain
+
     estimator = hingeline.load(model)
     layout = files.layout_of(estimator, model)
     if layout.kind != "tokens" or layout.task != "labels":
@@ -245,6 +255,11 @@ def serve(
     what = f"--output: {model} carries no training state to learn from corrections"
     learns = output is None or estimator.n_examples_ > 0
     files.require(learns, f"{what}: train it with --keep-state.")
-    with blame("--port"), Server(Tagger(estimator, layout, output), port) as server:
+    tagger = Tagger(estimator, layout, output)
+    tagger.name = Path(model).name
+    if "calibration" in estimator.metadata_:
+        tagger.sure = CalibratedChain.load(model)
+    tagger.tag(" ".join(layout.columns))  # loads or compiles kernels before the first question
+    with blame("--port"), Server(tagger, port) as server:
         typer.echo(f"hingeline: {model} is at {server.address} (Ctrl-C ends it)")
         server.serve_forever()

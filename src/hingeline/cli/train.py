@@ -144,6 +144,9 @@ def train(
         with progress.during(title, "reading"):
             samples = files.read_training(file, columns, use, label, task)
         progress.say(f"{title}: {samples.size_text()} ({file.format.name})")
+        if samples.layout.kind == "tokens" and samples.n_sequences == 1 < samples.n_tokens:
+            how = "a blank line after each, or a column named sentence, tells them apart"
+            progress.say(f"All words are one sentence: {how}.")
         width = None if file.format.name in files.NAMED else samples.width
         with progress.during(str(dev), "reading"):
             held = files.read_held_out(dev, samples.layout, width)

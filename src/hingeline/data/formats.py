@@ -237,6 +237,9 @@ def detect_format(source: File) -> str:
         return "arff"
     if re.match(r'\s*\{\s*"', lines[0]):
         return "jsonl"
+    if re.match(r'\s*\[\s*\{\s*"', "\n".join(lines[:3])):
+        how = "write one object a line (JSON lines), as jq -c '.[]' does"
+        raise text.error(f"the file is one JSON list; {how}.")
     if lines[0].lstrip().startswith("(") and _is_trees(content):
         return "trees"
     if _is_conllu(lines):

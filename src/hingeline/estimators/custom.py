@@ -101,19 +101,30 @@ class SSVM(BaseSSVM, BaseModel):
         return outputs, len(first)
 
     def _compile_own(self, X: Any, outputs: list[Array], width: int) -> Compiled:
-        """The problem, after a look at some examples whether decoding is what it says."""
+        """The problem, after a look at some examples whether decoding is what it says.
+
+        ``decode`` must find the best output, loss included, with zero weights and with weights
+        that like the true output better than another, a little or much.
+        """
         structure, rng = self.structure, np.random.default_rng(0)
-        decode = custom.methods_of(structure)["decode"]
+        methods = custom.methods_of(structure)
+        decode, feature = methods["decode"], methods["joint_feature"]
         for i, truth in enumerate(outputs[:3] if structure.exact else ()):
             loss = partial(custom.find_loss(structure), X[i], truth)
             drawn = [decode(X[i], rng.normal(size=width), truth, 0.0) for _ in range(3)]
-            largest, own = max(map(loss, drawn)), loss(decode(X[i], np.zeros(width), truth, 1.0))
-            if own < largest * (1.0 - 1e-9):
-                what = f"decode does not find the best output for X[{i}]: with zero weights and"
-                what += f" loss_scale=1 it returns one of loss {own:g}, and there is one of loss"
-                how = "it must maximise w·f(x, y) + loss_scale·loss(y_true, y), or the structure"
-                how += " must say exact = False (see hingeline.testing.check_structure)"
-                raise ValueError(f"{what} {largest:g}; {how}.")
+            known = [(loss(y), np.asarray(feature(X[i], y))) for y in (truth, *drawn)]
+            away = [known[0][1] - f for _, f in known[1:]]
+            small = 0.1 * max(cost for cost, _ in known) / max(1e-12, *(a @ a for a in away))
+            for w in (np.zeros(width), *(small * a for a in away), 20.0 * small * away[0]):
+                found = decode(X[i], w, truth, 1.0)
+                own = loss(found) + w @ feature(X[i], found)
+                best = max(cost + w @ f for cost, f in known)
+                if own < best - 1e-9 * (abs(own) + abs(best)):
+                    what = f"decode does not find the best output for X[{i}]: with some weights and"
+                    what += f" loss_scale=1 it returns one whose score and loss make {own:g}, and"
+                    how = "it must maximise w·f(x, y) + loss_scale·loss(y_true, y), or the"
+                    how += " structure must say exact = False (see hingeline.testing.check_structure)"
+                    raise ValueError(f"{what} there is one of {best:g}; {how}.")
         return custom.compile_problem(structure, X, outputs)
 
     @property

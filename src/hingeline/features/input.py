@@ -215,6 +215,9 @@ def _plain(X: Any, lengths: Any = None) -> Any:
     if lengths is None and hasattr(X, "columns"):
         how = "hingeline.features.from_frame(frame, group=..., label=...)"
         raise TypeError(f"X is a frame: cut it into sequences with {how}.")
+    if hasattr(X, "groups") and hasattr(X, "agg"):
+        how = "frame.groupby(sentence)[column].agg(list)"
+        raise TypeError(f"X is a frame in groups: pass the lists of one column, {how}.")
     what = "X is one string: pass a list of sequences, each a list of tokens, such as [X.split()]."
     require(not isinstance(X, str), what, TypeError)
     how = "X is a list of sequences, [X] if it is a single one"
@@ -331,15 +334,24 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
             if isinstance(token, str):
                 return TokenTemplates()
             if isinstance(token, (bytes, dict, set, frozenset)):
-                return DictEncoder()
+                return _without_words(sentences, DictEncoder())
             if not isinstance(token, (list, tuple)):
                 return None
             if len(token):
                 if not isinstance(token[0], (str, bytes)):
                     return None
                 columns = isinstance(token, tuple) or _are_columns(sentences, len(token))
-                return TokenTemplates() if columns else DictEncoder()
+                return TokenTemplates() if columns else _without_words(sentences, DictEncoder())
     return None
+
+
+def _without_words(sentences: Any, encoder: Any) -> Any:
+    """The encoder, unless words stand beside lists or dicts of features."""
+    whole = (sentence for sentence in sentences if isinstance(sentence, (list, tuple)))
+    if str in {*map(type, chain.from_iterable(whole))}:
+        what = "X holds strings beside lists or dicts of features, lists of different depth"
+        raise TypeError(f"{what}: give every token as a string, or each as its features.")
+    return encoder
 
 
 def _are_columns(sentences: Any, width: int) -> bool:

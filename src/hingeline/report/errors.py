@@ -161,11 +161,13 @@ def describe_errors(
     if not first:
         return {"about": "There are no errors.", "filter": None, "parts": []}
     wrong = int((outcome.losses > 0).sum())
+    explained = outcome.sets is None and outcome.noun != "graph"
     about = (
         f"{count(wrong)} of {count_of(len(outcome.losses), outcome.noun)} "
         f"{'has' if wrong == 1 else 'have'} errors. "
         f"{'These are' if wrong > 1 else 'This is'} the {count_of(len(first), outcome.noun)} "
-        "with the largest loss; numbers count from 1, as those of hingeline explain -s."
+        "with the largest loss; numbers count from 1"
+        f"{', as those of hingeline explain -s' if explained else ''}."
     )
     parts = [describe_part(outcome, found, first, "", LONG, pictures)]
     if more:

@@ -157,9 +157,10 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
     most = words.percent_at_most(facts.relative_gap)
     sentence = f"It is certified that at most {most} of the objective can still be gained."
     if facts.integrality_gap > 0.0:
-        part = words.percent_at_most(min(facts.integrality_gap / facts.duality_gap, 1.0))
-        sentence += f" Decoding was not exact: at most {part} of the gap is that between the bounds"
-        sentence += " of decoding and the outputs found, which more passes do not close."
+        share = min(facts.integrality_gap / facts.duality_gap, 1.0)
+        part = "all" if share > 0.995 else f"at most {words.percent_at_most(share)}"
+        sentence += f" Decoding was not exact: {part} of the gap is between the bounds of decoding"
+        sentence += " and the outputs found, and more passes do not close it."
     return f"≤{SPACE}{most}", sentence
 
 
