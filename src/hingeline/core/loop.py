@@ -494,9 +494,14 @@ def _reason(solver: CertifiedSolver, limits: Limits, progress: Progress) -> str:
 
 
 def _only_integrality(solver: CertifiedSolver, gap: float, integrality: float, tol: float) -> bool:
-    """Whether a gap would be within ``tol`` but for the bounds of decoding."""
+    """Whether a gap would be within ``tol`` but for the bounds of decoding.
+
+    These become tighter on the way: where they alone might come within it, hardly anything else
+    may be left.
+    """
     scale = solver.positive_part(solver.best()[1])
-    return integrality > 0.0 and relative(gap - integrality, scale) <= tol
+    enough = tol if relative(integrality, scale) > 2.0 * tol else 0.1 * tol
+    return integrality > 0.0 and relative(gap - integrality, scale) <= enough
 
 
 def warn_unfinished(name: str, passes: int, reason: str, rest: str) -> None:

@@ -122,9 +122,9 @@ class SSVM(BaseSSVM, BaseModel):
                 if own < best - 1e-9 * (abs(own) + abs(best)):
                     what = f"decode does not find the best output for X[{i}]: with some weights and"
                     what += f" loss_scale=1 it returns one whose score and loss make {own:g}, and"
-                    how = "it must maximise w·f(x, y) + loss_scale·loss(y_true, y), or the"
-                    how += " structure must say exact = False (see hingeline.testing.check_structure)"
-                    raise ValueError(f"{what} there is one of {best:g}; {how}.")
+                    what += f" there is one of {best:g}; it must maximise w·f(x, y) +"
+                    how = "loss_scale·loss(y_true, y), or the structure must say exact = False"
+                    raise ValueError(f"{what} {how} (see hingeline.testing.check_structure).")
         return custom.compile_problem(structure, X, outputs)
 
     @property
