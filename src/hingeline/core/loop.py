@@ -192,9 +192,7 @@ class Progress:
         return estimate, fresh
 
 
-@cache
-def _linear_algebra() -> ThreadpoolController:
-    return ThreadpoolController()
+_linear_algebra = cache(ThreadpoolController)
 
 
 def run(solver: CertifiedSolver, limits: Limits) -> Result:

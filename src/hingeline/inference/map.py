@@ -248,28 +248,20 @@ def _constraints(graph: Topology, sizes: list[int]) -> tuple[Any, Array]:
     n = len(graph.n_states)
     nodes = int(graph.unary_start[-1])
     starts = factor_graph.starts_of(graph.n_states[graph.scope])
-    rows = [np.repeat(np.arange(n), graph.n_states)]
-    columns = [np.arange(nodes)]
-    values = [np.ones(nodes)]
+    entries = [(np.repeat(np.arange(n), graph.n_states), np.arange(nodes), np.ones(nodes))]
     first = nodes
     for c, size in enumerate(sizes):
         lo, hi = graph.scope_start[c], graph.scope_start[c + 1]
         scope = graph.scope[lo:hi]
         digits = np.unravel_index(np.arange(size), graph.n_states[scope]) if hi > lo else ()
         for p, i, digit in zip(range(lo, hi), scope, digits, strict=True):
-            states = np.arange(graph.n_states[i])
-            rows += [n + starts[p] + digit, n + starts[p] + states]
-            columns += [first + np.arange(size), graph.unary_start[i] + states]
-            values += [np.ones(size), -np.ones(len(states))]
+            states, row = np.arange(graph.n_states[i]), n + starts[p]
+            entries.append((row + digit, first + np.arange(size), np.ones(size)))
+            entries.append((row + states, graph.unary_start[i] + states, -np.ones(len(states))))
         if hi == lo:  # a constant, taken in full
-            rows.append(np.array([n + starts[-1]]))
-            columns.append(np.array([first]))
-            values.append(np.ones(1))
+            entries.append((np.array([n + starts[-1]]), np.array([first]), np.ones(1)))
         first += size
     constants = np.count_nonzero(np.diff(graph.scope_start) == 0)
     right = np.concatenate((np.ones(n), np.zeros(starts[-1]), [float(constants)]))
-    matrix = sparse.csr_array(
-        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
-        shape=(len(right), first),
-    )
-    return matrix, right
+    rows, columns, values = map(np.concatenate, zip(*entries, strict=True))
+    return sparse.csr_array((values, (rows, columns)), shape=(len(right), first)), right
