@@ -218,11 +218,9 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
     try:
         while not reason:
             estimate, fresh = progress.step(solver, limits.tol)
-            spent, nan = time.perf_counter() - began, math.nan
-            counts = (progress.passes, solver.oracle_calls)
-            row = HistoryRow(
-                spent, *counts, nan, progress.best_dual, nan, estimate, solver.n_planes
-            )
+            counts = (time.perf_counter() - began, progress.passes, solver.oracle_calls)
+            values = (math.nan, progress.best_dual, math.nan, estimate)
+            row = HistoryRow(*counts, *values, solver.n_planes)
             if fresh:
                 row = _certified(row, solver, progress.best_primal, progress.gap)
             progress.history.append(row)

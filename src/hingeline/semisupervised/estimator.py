@@ -14,13 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline import _checks as checks
 from hingeline._checks import Array, one_of, positive, require, warn
+from hingeline.constraints import learn_constraints
 from hingeline.constraints.base import HARD, InstanceConstraint
-from hingeline.constraints.penalties import (
-    Penalties,
-    as_constraints,
-    change_rule,
-    learn_constraints,
-)
+from hingeline.constraints.penalties import Penalties, as_constraints, change_rule
 from hingeline.core.blocks import spread
 from hingeline.core.primitives import Workers
 from hingeline.estimators.allowed import choose_scheme
