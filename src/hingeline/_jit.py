@@ -45,6 +45,7 @@ from numba.core.caching import NullCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.serialize import dumps
 from numba.core.typing import templates
+from numba.core.typing.templates import infer, infer_global
 from numba.extending import is_jitted, typeof_impl
 
 from hingeline import _compiler
@@ -451,8 +452,8 @@ def _replace_in_kernels(stub: F, make: Callable[..., Any], fastmath: Any) -> F:
     options = {"fastmath": fastmath, **_OPTIONS, "no_cpython_wrapper": True, "nopython": True}
     template = templates.make_overload_template(stub, make, options, False, "never")
     template._impl_cache = _Implementations()
-    templates.infer(template)
-    templates.infer_global(stub, types.Function(template))
+    infer(template)
+    infer_global(stub, types.Function(template))
     return stub
 
 
@@ -486,8 +487,8 @@ def built_as(stub: Callable[..., Any]) -> Callable[[F], F]:
         _BUILT_AS[stub] = define
         template = templates.make_intrinsic_template(stub, define, stub.__name__)
         template.generic = _type_built
-        templates.infer(template)
-        templates.infer_global(stub, types.Function(template))
+        infer(template)
+        infer_global(stub, types.Function(template))
         return define
 
     return register
