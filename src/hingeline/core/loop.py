@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -213,6 +213,7 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
             limits.identity(), lambda snapshot: _restore(solver, progress, callbacks, snapshot)
         ):
             began -= progress.history[-1].time
+    snapshot = partial(_take, solver, progress, callbacks)
     reason = ""
     chosen: Array | None = None
     try:
@@ -235,15 +236,10 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
                 out_of_time = reason.startswith("max_time") and not told
                 if (reason or told) and _is_checkpoint(callback) and not out_of_time:
                     continue
-                state = PassState(
-                    row,
-                    rel if fresh and not solver.restricted else math.nan,
-                    rel if fresh and solver.restricted else math.nan,
-                    solver.candidate,
-                    lambda: _take(solver, progress, callbacks),
-                    out_of_time,
-                    name_place(row, remark),
-                )
+                gap = rel if fresh else math.nan
+                gaps = (math.nan, gap) if solver.restricted else (gap, math.nan)
+                place = name_place(row, remark)
+                state = PassState(row, *gaps, solver.candidate, snapshot, out_of_time, place)
                 if callback(state) is True and state._reason is None:
                     state.stop("a callback returned True")
                 if state._reason is not None and not told:

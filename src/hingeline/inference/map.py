@@ -32,15 +32,8 @@ from hingeline.inference.messages import block_descent, keep_better, message_sta
 from hingeline.inference.trees import max_product
 
 AUTO, MAX_PRODUCT, ENUMERATION, GRAPH_CUT, LP, AD3, ICM = range(7)
-INFERENCE = {
-    "auto": AUTO,
-    "max-product": MAX_PRODUCT,
-    "enumeration": ENUMERATION,
-    "graph-cut": GRAPH_CUT,
-    "lp": LP,
-    "ad3": AD3,
-    "icm": ICM,
-}
+_WORDS = ("auto", "max-product", "enumeration", "graph-cut", "lp", "ad3", "icm")
+INFERENCE = {word: code for code, word in enumerate(_WORDS)}
 
 LOG2_FEW = 16  # ``"auto"`` enumerates up to two to the power of this many assignments.
 LOG2_MOST = 24  # ``"enumeration"`` refuses more than this.
@@ -231,13 +224,9 @@ def solve(scored: Scored, whole: bool) -> Any:
     integrality = np.zeros(len(scores))
     integrality[:nodes] = whole
     unit = float(np.abs(scores).max(initial=0.0)) or 1.0  # the tolerances of HiGHS are absolute
-    result = milp(
-        -scores / unit,
-        integrality=integrality,
-        bounds=Bounds(0.0, 1.0),
-        constraints=LinearConstraint(matrix, right, right),
-        options={"mip_rel_gap": 0.0},
-    )
+    limits = {"bounds": Bounds(0.0, 1.0), "constraints": LinearConstraint(matrix, right, right)}
+    asked = {"integrality": integrality, "options": {"mip_rel_gap": 0.0}}
+    result = milp(-scores / unit, **limits, **asked)
     if result.fun is not None:
         result.fun *= unit
     return result

@@ -424,10 +424,9 @@ class WarmSolver:
     def solve(self, weights: Array, labels: Array = NO_LABELS) -> Result:
         """Solve with these labels of the problem's last tokens; the others keep theirs."""
         problem = self.problem
-        tail = problem.labels[len(problem.labels) - len(labels) :]
-        differs = np.zeros(len(problem.labels), dtype=bool)
-        differs[len(problem.labels) - len(labels) :] = labels != tail
-        tail[:] = labels
+        before = problem.labels.copy()
+        problem.labels[len(before) - len(labels) :] = labels
+        differs = problem.labels != before
         self.changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
         start, self._memory = self._memory, None
         if start is not None and len(self.changed):
