@@ -44,13 +44,8 @@ from numba.core import sigutils
 from numba.core.caching import NullCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.serialize import dumps
-from numba.core.typing.templates import (
-    _IntrinsicTemplate,
-    infer,
-    infer_global,
-    make_intrinsic_template,
-    make_overload_template,
-)
+from numba.core.typing import templates
+from numba.core.typing.templates import infer, infer_global
 from numba.extending import is_jitted, typeof_impl
 
 from hingeline import _compiler
@@ -455,7 +450,7 @@ class _Implementations(dict[Any, Any]):
 def _replace_in_kernels(stub: F, make: Callable[..., Any], fastmath: Any) -> F:
     """What numba's ``overload`` does; implementations may annotate arguments as they like."""
     options = {"fastmath": fastmath, **_OPTIONS, "no_cpython_wrapper": True, "nopython": True}
-    template = make_overload_template(stub, make, options, False, "never")
+    template = templates.make_overload_template(stub, make, options, False, "never")
     template._impl_cache = _Implementations()
     infer(template)
     infer_global(stub, types.Function(template))
@@ -490,7 +485,7 @@ def built_as(stub: Callable[..., Any]) -> Callable[[F], F]:
 
     def register(define: F) -> F:
         _BUILT_AS[stub] = define
-        template = make_intrinsic_template(stub, define, stub.__name__)
+        template = templates.make_intrinsic_template(stub, define, stub.__name__)
         template.generic = _type_built
         infer(template)
         infer_global(stub, types.Function(template))
@@ -501,7 +496,8 @@ def built_as(stub: Callable[..., Any]) -> Callable[[F], F]:
 
 def _type_built(template: Any, arguments: Any, keywords: Any) -> Any:
     """The signature without the names of arguments: there are no keywords to go by them."""
-    return _IntrinsicTemplate.generic(template, arguments, keywords).replace(pysig=None)
+    found = templates._IntrinsicTemplate.generic(template, arguments, keywords)
+    return found.replace(pysig=None)
 
 
 def by_class(stub: F, choose: Callable[[type], Callable[..., Any] | None]) -> F:

@@ -106,9 +106,8 @@ class _MarginBaseline(Baseline):
         positive("beam", self.beam, integer=True)
         positive("max_rounds", self.max_rounds, integer=True)
 
-    def _make_learner(self, data: PartlyLabelled, unlabelled: Any) -> Callable[..., Result]:
-        """What learns from the supervised solution and labels of the unlabelled tokens."""
-        raise NotImplementedError
+    #: (data, unlabelled): what learns from the supervised solution and labels of unlabelled tokens
+    _make_learner: ClassVar[Any]
 
     def _run(
         self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers

@@ -30,8 +30,7 @@ class _Builder:
     """Collects costs; those of groups by their numbers, as constraints name new groups."""
 
     def __init__(self, given: list[Any], words: list[list[Any]], classes: list[Any]) -> None:
-        self.words = words
-        self.classes = classes
+        self.words, self.classes = words, classes
         self.index = {label: k for k, label in enumerate(classes)}
         require(len(self.index) == len(classes), "classes must be distinct.")
         lengths = [len(x) for x in words]

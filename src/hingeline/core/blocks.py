@@ -447,17 +447,15 @@ def find_planes(
     for i in order:
         violation[i] = 0.0
         if form.cap[i] > 0.0:
-            y = np.empty(output_length(problem, i), dtype=np.int32)
-            if epsilon is not None:
-                h = most_violated(problem, form, i, w, 1.0, y)
-                new = h > 0.0
-                if new and epsilon >= 0.0:
-                    new = h > slack_of_known(problem, form, ws, i, w) + epsilon
-            else:
+            y, known = np.empty(output_length(problem, i), dtype=np.int32), 0.0
+            if epsilon is None:
                 h = most_violated_sum(problem, form, i, w, 1.0, y)
-                new = h > 0.0
+            else:
+                h = most_violated(problem, form, i, w, 1.0, y)
+                if h > 0.0 and epsilon >= 0.0:
+                    known = slack_of_known(problem, form, ws, i, w) + epsilon
             violation[i] = max(h, 0.0)
-            if new:
+            if h > known:
                 insert(problem, form, ws, i, y, clock, patience, scratch)
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -192,9 +192,7 @@ class Progress:
         return estimate, fresh
 
 
-@cache
-def _linear_algebra() -> ThreadpoolController:
-    return ThreadpoolController()
+_linear_algebra = cache(ThreadpoolController)
 
 
 def run(solver: CertifiedSolver, limits: Limits) -> Result:
@@ -215,16 +213,15 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
             limits.identity(), lambda snapshot: _restore(solver, progress, callbacks, snapshot)
         ):
             began -= progress.history[-1].time
+    snapshot = partial(_take, solver, progress, callbacks)
     reason = ""
     chosen: Array | None = None
     try:
         while not reason:
             estimate, fresh = progress.step(solver, limits.tol)
-            spent, nan = time.perf_counter() - began, math.nan
-            counts = (progress.passes, solver.oracle_calls)
-            row = HistoryRow(
-                spent, *counts, nan, progress.best_dual, nan, estimate, solver.n_planes
-            )
+            counts = (time.perf_counter() - began, progress.passes, solver.oracle_calls)
+            values = (math.nan, progress.best_dual, math.nan, estimate)
+            row = HistoryRow(*counts, *values, solver.n_planes)
             if fresh:
                 row = _certified(row, solver, progress.best_primal, progress.gap)
             progress.history.append(row)
@@ -239,15 +236,10 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
                 out_of_time = reason.startswith("max_time") and not told
                 if (reason or told) and _is_checkpoint(callback) and not out_of_time:
                     continue
-                state = PassState(
-                    row,
-                    rel if fresh and not solver.restricted else math.nan,
-                    rel if fresh and solver.restricted else math.nan,
-                    solver.candidate,
-                    lambda: _take(solver, progress, callbacks),
-                    out_of_time,
-                    name_place(row, remark),
-                )
+                gap = rel if fresh else math.nan
+                gaps = (math.nan, gap) if solver.restricted else (gap, math.nan)
+                place = name_place(row, remark)
+                state = PassState(row, *gaps, solver.candidate, snapshot, out_of_time, place)
                 if callback(state) is True and state._reason is None:
                     state.stop("a callback returned True")
                 if state._reason is not None and not told:

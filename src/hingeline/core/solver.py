@@ -22,16 +22,9 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._simd import aligned_zeros
-from hingeline.core import blocks
+from hingeline.core import blocks, formulations
 from hingeline.core.blocks import Changes, WorkingSet
-from hingeline.core.formulations import (
-    RESCALINGS,
-    Formulation,
-    cut_back,
-    excess_cost,
-    feasible_stretch,
-    total_slack_cost,
-)
+from hingeline.core.formulations import RESCALINGS, Formulation, cut_back, total_slack_cost
 from hingeline.core.primitives import PART, SCRATCH, Compiled, Workers
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
@@ -266,7 +259,7 @@ class CertifiedSolver(ABC):
         half = 0.5 * float(self.w @ self.w)
         self.oracle_calls += len(self.active)
         if self.hard:
-            stretch = self.compiled.bind(feasible_stretch)
+            stretch = self.compiled.bind(formulations.feasible_stretch)
             self._stretch = stretch(self.compiled.problem, self.form, self.w, 1e-12)
             return half * self._stretch**2 if half > 0.0 else math.inf
         self._find_violations()
@@ -313,7 +306,7 @@ class CertifiedSolver(ABC):
         if self.exact or not (self.decodes and self.bounded) or self.restricted or self.hard:
             return math.nan
         found = np.zeros(self.compiled.n)
-        self.over(self.active, excess_cost, self.form, PART, weights, found)
+        self.over(self.active, formulations.excess_cost, self.form, PART, weights, found)
         return float(found.sum())
 
     def best(self) -> tuple[Array, float]:

@@ -25,15 +25,9 @@ from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline._simd import copy
 from hingeline.inference import factor_graph
+from hingeline.inference import messages as descent
 from hingeline.inference.factor_graph import Scored, Topology
-from hingeline.inference.messages import (
-    MET,
-    ROUNDING_SWEEPS,
-    keep_better,
-    message_start,
-    node_beliefs,
-    sweep,
-)
+from hingeline.inference.messages import MET, ROUNDING_SWEEPS
 
 _CHECK = 10  # Iterations between two bounds, and between two changes of the penalty.
 #: Moves of weight within one factor in the first iteration, and iterations until one more.
@@ -215,7 +209,7 @@ def alternating_directions(
     unary, tables, table_start = scored.unary, scored.tables, scored.table_start
     n = graph.n_states.shape[0]
     m = graph.scope_start.shape[0] - 1
-    starts = message_start(graph)
+    starts = descent.message_start(graph)
     count = starts[graph.scope.shape[0]]
     weight_start = np.empty(m + 1, dtype=np.int64)
     weight_start[0] = 0
@@ -239,13 +233,13 @@ def alternating_directions(
     for k in range(max_iterations + 1):
         if k % _CHECK == 0:
             copy(current, polished)
-            node_beliefs(graph, unary, polished, starts, beliefs)
-            sweep(scored, polished, starts, beliefs, k % (2 * _CHECK) != 0, out)
+            descent.node_beliefs(graph, unary, polished, starts, beliefs)
+            descent.sweep(scored, polished, starts, beliefs, k % (2 * _CHECK) != 0, out)
             bound = constant + factor_graph.top_sum(graph, beliefs, trial)
             for source in range(2 if k > 0 else 1):  # round the beliefs, then the means
                 if source == 1:
                     factor_graph.top_sum(graph, mean, trial)
-                score = keep_better(scored, trial, ROUNDING_SWEEPS, score, y)
+                score = descent.keep_better(scored, trial, ROUNDING_SWEEPS, score, y)
             if bound < best:
                 best = bound
                 copy(polished, messages)

@@ -236,14 +236,12 @@ def make_topology(n_states: Any, scopes: Sequence[Sequence[int]] | Array) -> Top
 
 def join(graphs: Sequence[Topology]) -> Topologies:
     """Graphs one after the other."""
+    tables = zip(Topology._fields, zip(*graphs, strict=True), strict=True)
     return Topologies(
         node_ptr=starts_of(np.array([len(graph.n_states) for graph in graphs])),
         factor_ptr=starts_of(np.array([len(graph.scope_start) - 1 for graph in graphs])),
         scope_ptr=starts_of(np.array([len(graph.scope) for graph in graphs])),
-        **{
-            name: np.concatenate([getattr(graph, name) for graph in graphs])
-            for name in Topology._fields
-        },
+        **{name: np.concatenate(parts) for name, parts in tables},
     )
 
 

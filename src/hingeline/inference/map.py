@@ -32,15 +32,8 @@ from hingeline.inference.messages import block_descent, keep_better, message_sta
 from hingeline.inference.trees import max_product
 
 AUTO, MAX_PRODUCT, ENUMERATION, GRAPH_CUT, LP, AD3, ICM = range(7)
-INFERENCE = {
-    "auto": AUTO,
-    "max-product": MAX_PRODUCT,
-    "enumeration": ENUMERATION,
-    "graph-cut": GRAPH_CUT,
-    "lp": LP,
-    "ad3": AD3,
-    "icm": ICM,
-}
+_WORDS = ("auto", "max-product", "enumeration", "graph-cut", "lp", "ad3", "icm")
+INFERENCE = {word: code for code, word in enumerate(_WORDS)}
 
 LOG2_FEW = 16  # ``"auto"`` enumerates up to two to the power of this many assignments.
 LOG2_MOST = 24  # ``"enumeration"`` refuses more than this.
@@ -231,13 +224,9 @@ def solve(scored: Scored, whole: bool) -> Any:
     integrality = np.zeros(len(scores))
     integrality[:nodes] = whole
     unit = float(np.abs(scores).max(initial=0.0)) or 1.0  # the tolerances of HiGHS are absolute
-    result = milp(
-        -scores / unit,
-        integrality=integrality,
-        bounds=Bounds(0.0, 1.0),
-        constraints=LinearConstraint(matrix, right, right),
-        options={"mip_rel_gap": 0.0},
-    )
+    limits = {"bounds": Bounds(0.0, 1.0), "constraints": LinearConstraint(matrix, right, right)}
+    asked = {"integrality": integrality, "options": {"mip_rel_gap": 0.0}}
+    result = milp(-scores / unit, **limits, **asked)
     if result.fun is not None:
         result.fun *= unit
     return result
@@ -248,28 +237,20 @@ def _constraints(graph: Topology, sizes: list[int]) -> tuple[Any, Array]:
     n = len(graph.n_states)
     nodes = int(graph.unary_start[-1])
     starts = factor_graph.starts_of(graph.n_states[graph.scope])
-    rows = [np.repeat(np.arange(n), graph.n_states)]
-    columns = [np.arange(nodes)]
-    values = [np.ones(nodes)]
+    entries = [(np.repeat(np.arange(n), graph.n_states), np.arange(nodes), np.ones(nodes))]
     first = nodes
     for c, size in enumerate(sizes):
         lo, hi = graph.scope_start[c], graph.scope_start[c + 1]
         scope = graph.scope[lo:hi]
         digits = np.unravel_index(np.arange(size), graph.n_states[scope]) if hi > lo else ()
         for p, i, digit in zip(range(lo, hi), scope, digits, strict=True):
-            states = np.arange(graph.n_states[i])
-            rows += [n + starts[p] + digit, n + starts[p] + states]
-            columns += [first + np.arange(size), graph.unary_start[i] + states]
-            values += [np.ones(size), -np.ones(len(states))]
+            states, row = np.arange(graph.n_states[i]), n + starts[p]
+            entries.append((row + digit, first + np.arange(size), np.ones(size)))
+            entries.append((row + states, graph.unary_start[i] + states, -np.ones(len(states))))
         if hi == lo:  # a constant, taken in full
-            rows.append(np.array([n + starts[-1]]))
-            columns.append(np.array([first]))
-            values.append(np.ones(1))
+            entries.append((np.array([n + starts[-1]]), np.array([first]), np.ones(1)))
         first += size
     constants = np.count_nonzero(np.diff(graph.scope_start) == 0)
     right = np.concatenate((np.ones(n), np.zeros(starts[-1]), [float(constants)]))
-    matrix = sparse.csr_array(
-        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
-        shape=(len(right), first),
-    )
-    return matrix, right
+    rows, columns, values = map(np.concatenate, zip(*entries, strict=True))
+    return sparse.csr_array((values, (rows, columns)), shape=(len(right), first)), right

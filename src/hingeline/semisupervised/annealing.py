@@ -424,10 +424,9 @@ class WarmSolver:
     def solve(self, weights: Array, labels: Array = NO_LABELS) -> Result:
         """Solve with these labels of the problem's last tokens; the others keep theirs."""
         problem = self.problem
-        tail = problem.labels[len(problem.labels) - len(labels) :]
-        differs = np.zeros(len(problem.labels), dtype=bool)
-        differs[len(problem.labels) - len(labels) :] = labels != tail
-        tail[:] = labels
+        before = problem.labels.copy()
+        problem.labels[len(before) - len(labels) :] = labels
+        differs = problem.labels != before
         self.changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
         start, self._memory = self._memory, None
         if start is not None and len(self.changed):
@@ -489,11 +488,9 @@ class Annealing:
         return self._solver.solve(np.concatenate([self.data.weights, np.full(u, price)]), labels)
 
     def _step(self, path: Rounds, C_u: float) -> None:
-        settings, problem, first = self.settings, self.problem, self.data.first
-        at = problem.offsets[first]
-        result = path.results[-1]
-        rounds = switches = 0
-        settled = False
+        settings, problem, result = self.settings, self.problem, path.results[-1]
+        at = problem.offsets[self.data.first]
+        rounds, switches, settled = 0, 0, False
         while rounds < settings.max_alternations:
             labels, switched = self._match(result.weights, C_u)
             changed = float(np.mean(labels != problem.labels[at:]))
@@ -544,15 +541,13 @@ class Annealing:
         plain = self._predict(w)
         before, self._plain = self._plain, plain
         objective = norm + labelled + unlabelled + (penalty if rounds else 0.0)
-        found = (C_u, objective, norm, labelled, unlabelled, penalty, result.gap)
-        step = path.add(
-            result,
-            labels,
-            **dict(zip(AnnealingStep._fields, (*found, switches, rounds, settled), strict=False)),
-            violations=self._counted.total(plain),
-            agreement=float(np.mean(labels == plain)) if len(labels) else math.nan,
-            stability=float(np.mean(before == plain)) if path.results else math.nan,
-        )
+        parts = (norm, labelled, unlabelled, penalty)
+        found = (C_u, objective, *parts, result.gap, switches, rounds, settled)
+        row = dict(zip(AnnealingStep._fields, found, strict=False))
+        row["violations"] = self._counted.total(plain)
+        row["agreement"] = float(np.mean(labels == plain)) if len(labels) else math.nan
+        row["stability"] = float(np.mean(before == plain)) if path.results else math.nan
+        step = path.add(result, labels, **row)
         if self.settings.verbose:
             if len(path.steps) == 1:
                 print(_ROW.format(*_HEADINGS, "").rstrip(), file=sys.stderr)

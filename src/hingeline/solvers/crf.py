@@ -143,8 +143,7 @@ class ChainExpectations:
     """Expectations over all labellings, summed in the same order for any number of threads."""
 
     def __init__(self, problem: ChainProblem, workers: Workers) -> None:
-        self.problem = problem
-        self.workers = workers
+        self.problem, self.workers = problem, workers
         self.n = len(problem.offsets) - 1
         self.n_weights = compile_problem(problem).n_weights
         self.nothing = np.zeros((0, problem.stride))
@@ -175,8 +174,7 @@ class ChainExpectations:
         ``unary`` and ``enter``, both (tokens, stride), are added to the scores of labels, and of
         labels that differ from the one before.
         """
-        log_z = np.empty(self.n)
-        total = np.zeros(self.n_weights)
+        log_z, total = np.empty(self.n), np.zeros(self.n_weights)
         tables = {name: b.padded(total) for name, b in layout_of(self.problem).items()}
         for block in self._blocks:
             nodes = np.zeros((block.n_tokens, self.problem.stride))
@@ -197,10 +195,8 @@ class ChainExpectations:
 
         The second is 0 at the first token of a sequence. Columns beyond the labels are padding.
         """
-        log_z = np.empty(self.n)
-        size = (int(self.problem.offsets[-1]), self.problem.stride)
-        nodes, stays = np.zeros(size), np.zeros(size)
-        ones = np.ones(self.n)
+        log_z, ones = np.empty(self.n), np.ones(self.n)
+        nodes, stays = np.zeros((2, int(self.problem.offsets[-1]), self.problem.stride))
         for block in self._blocks:
             self._expect(block, w, ones, (unary, enter), 0, nodes, stays, log_z)
         return log_z, nodes, stays

@@ -45,16 +45,9 @@ import scipy.sparse as sp
 from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core import blocks
+from hingeline.core import blocks, formulations
 from hingeline.core.blocks import KEEP, WorkingSet
-from hingeline.core.formulations import (
-    Formulation,
-    add_hinge,
-    most_violated,
-    plane_offset,
-    plane_scale,
-    total_slack_cost,
-)
+from hingeline.core.formulations import Formulation, add_hinge, most_violated, plane_scale
 from hingeline.core.primitives import (
     PADDING,
     Compiled,
@@ -254,7 +247,7 @@ def cut_worst(
         if h > 0.0:
             loss = plane_loss(problem, i, y)
             plane_add(problem, i, y, form.cap[i] * plane_scale(form, loss), g)
-            b += form.cap[i] * plane_offset(form, loss)
+            b += form.cap[i] * formulations.plane_offset(form, loss)
     return b
 
 
@@ -272,7 +265,7 @@ def cut_all(
             slack = add_hinge(form, slack, values[k])
             if values[k] > 0.0:
                 some = True
-                b += form.cap[i] * plane_offset(form, losses[k])
+                b += form.cap[i] * formulations.plane_offset(form, losses[k])
                 values[k] = form.cap[i] * plane_scale(form, losses[k])
             else:
                 values[k] = 0.0
@@ -293,7 +286,7 @@ def cut_violated(
         slack, steps = 0.0, np.empty(ys.shape[0])
         for j in range(ys.shape[0]):
             loss = plane_loss(problem, i, ys[j])
-            a, offset = plane_scale(form, loss), plane_offset(form, loss)
+            a, offset = plane_scale(form, loss), formulations.plane_offset(form, loss)
             slack = add_hinge(form, slack, offset - a * plane_score(problem, i, ys[j], w))
             steps[j] = form.cap[i] * a
             b += form.cap[i] * offset
@@ -499,7 +492,8 @@ class OneSlack(CertifiedSolver):
                 )
 
         self.workers.map(cut, np.arange(len(self.blocks)))
-        primal = 0.5 * float(point @ point) + total_slack_cost(self.form, self.violation)
+        cost = formulations.total_slack_cost(self.form, self.violation)
+        primal = 0.5 * float(point @ point) + cost
         return self.sums.sum(axis=0), float(self.offsets.sum()), primal
 
     def certify(self) -> float:

@@ -278,9 +278,8 @@ def regroup(
     # Maximal runs of covered positions, inside examples.
     edge = np.zeros(len(covered) + 1, dtype=bool)
     edge[base] = True
-    begins = covered.copy()
+    begins, ends = covered.copy(), covered.copy()
     begins[1:] &= ~covered[:-1] | edge[1:-1]
-    ends = covered.copy()
     ends[:-1] &= ~covered[1:] | edge[1:-1]
     start, stop = np.flatnonzero(begins), np.flatnonzero(ends) + 1
     parts, lengths = place_parts(before, start, stop)

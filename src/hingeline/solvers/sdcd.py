@@ -37,17 +37,10 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import finite_helper, helper, kernel
-from hingeline.core import blocks
+from hingeline.core import blocks, formulations
 from hingeline.core.blocks import KEEP, Mass, WorkingSet, insert, slack_of_known
 from hingeline.core.blocks import visit as visit_planes
-from hingeline.core.formulations import (
-    Formulation,
-    add_hinge,
-    example_gap,
-    most_violated,
-    plane_offset,
-    plane_scale,
-)
+from hingeline.core.formulations import Formulation, add_hinge, most_violated, plane_scale
 from hingeline.core.primitives import (
     PART,
     SCRATCH,
@@ -99,7 +92,7 @@ def violated(problem: Any, form: Formulation, i: int, w: Array, k: int) -> tuple
         score = plane_score(problem, i, ys[count], w)
         if (1.0 if form.rescaled == 1 else loss) - score <= 0.0:
             break
-        hinges[count] = plane_offset(form, loss) - plane_scale(form, loss) * score
+        hinges[count] = formulations.plane_offset(form, loss) - plane_scale(form, loss) * score
         count += 1
     return ys[:count], hinges[:count]
 
@@ -258,7 +251,7 @@ def visit_in_boxes(
         total += alpha[at + k]
         linear += alpha[at + k] * values[k]
         spread = max(spread, abs(slope(values[k], alpha[at + k], cap)))
-    gap = example_gap(form, i, slack, total, linear)
+    gap = formulations.example_gap(form, i, slack, total, linear)
     if spread == 0.0:
         return gap
     new = work.first
@@ -344,8 +337,7 @@ def box_steps(
     """
     m = alpha.shape[0]
     for _ in range(limit):
-        best = -1
-        gain = worst = 0.0
+        best, gain, worst = -1, 0.0, 0.0
         for j in range(m):
             g = slope(gradient[j], alpha[j], cap)
             if g == 0.0:

@@ -281,8 +281,7 @@ def _ascend(solver: CertifiedSolver, iterations: int) -> bool:
     total = _conjugate_gradients(residual, image, project, iterations, far)
     if not total.any():
         return False
-    value = solver.dual()
-    kept = solver.w.copy()
+    value, kept = solver.dual(), solver.w.copy()
     best, best_value = before, value
     for trial in _trials(form, before, total, owner, sums, tight):
         reached = put(trial)
@@ -319,16 +318,14 @@ def _conjugate_gradients(
     residual: Array, image: Any, project: Any, iterations: int, far: float
 ) -> Array:
     """Approximate maximiser of the quadratic, from zero; ``far`` where it has none."""
-    direction = residual.copy()
-    total = np.zeros_like(residual)
+    direction, total = residual.copy(), np.zeros_like(residual)
     square = first = float(residual @ residual)
     steepest = 0.0
     for _ in range(min(iterations, len(residual))):
         if square <= 1e-24 * max(first, 1e-300):
             break
         mapped = image(direction)
-        length = float(direction @ direction)
-        curve = float(direction @ mapped)
+        length, curve = float(direction @ direction), float(direction @ mapped)
         steepest = max(steepest, curve / length)
         if curve <= 1e-12 * steepest * length:
             # No curvature: the dual rises along this direction until a bound stops it.

@@ -96,8 +96,7 @@ class Subgradient(CertifiedSolver):
 
     def _begin(self, start: None) -> None:
         self.margins = Margins(self.compiled, self.form.cap, self.workers, float(self.options.nu))
-        self.planes = aligned_zeros(len(self.w))
-        self.moments = aligned_zeros(len(self.w))
+        self.planes, self.moments = aligned_zeros(len(self.w)), aligned_zeros(len(self.w))
         self.state = np.zeros(7)
         self.state[RHO] = 1.0
 

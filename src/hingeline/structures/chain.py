@@ -29,17 +29,10 @@ from hingeline.core.primitives import (
     shift_amount,
     stack_blocks,
 )
-from hingeline.inference.chain import (
-    MANY_LABELS,
-    best_path,
-    gather_rows,
-    max_sum,
-    max_sum_by_errors,
-    n_best,
-)
+from hingeline.inference import chain as paths
 
 #: Rows at least this long are not read as a whole.
-LONG_ROW = MANY_LABELS
+LONG_ROW = paths.MANY_LABELS
 
 
 @by_reference
@@ -161,9 +154,7 @@ def make_problem(
     return (ZeroOneChain if cost[0, 0] > 0.0 else kind)(
         **lay_out_tokens(indptr, indices, values, offsets, labels, cache_mb),
         cost=padded_cost,
-        end_masks=np.zeros((0, stride)),
-        move_mask=np.zeros((0, stride)),
-        token_mask=np.zeros((0, stride)),
+        **dict.fromkeys(("end_masks", "move_mask", "token_mask"), np.zeros((0, stride))),
         n_features=int(n_features),
         n_labels=int(n_labels),
         stride=int(stride),
@@ -448,7 +439,7 @@ def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) 
     """(T, stride) emission scores with boundary weights, masks and the scaled loss added."""
     lo, hi, stride = problem.offsets[i], problem.offsets[i + 1], problem.stride
     scores = np.empty((hi - lo, stride))
-    gather_rows(problem.indptr, problem.indices, problem.values, lo, hi, w, scores)
+    paths.gather_rows(problem.indptr, problem.indices, problem.values, lo, hi, w, scores)
     if problem.boundary == 1:
         at = (problem.n_features + problem.n_labels) * stride
         for k in range(stride):
@@ -465,14 +456,14 @@ def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) 
 
 def find_path(problem: ChainProblem, scores: Array, transitions: Array, y_out: Array) -> float:
     """The best path through ``scores``, and its value."""
-    if problem.n_labels < MANY_LABELS:
-        return max_sum(scores, transitions, problem.n_labels, y_out)
-    return best_path(scores, transitions, problem.n_labels, y_out)
+    if problem.n_labels < paths.MANY_LABELS:
+        return paths.max_sum(scores, transitions, problem.n_labels, y_out)
+    return paths.best_path(scores, transitions, problem.n_labels, y_out)
 
 
 @helper
 def _find_path_of_few(problem: Any, scores: Array, transitions: Array, y_out: Array) -> float:
-    return max_sum(scores, transitions, problem.n_labels, y_out)
+    return paths.max_sum(scores, transitions, problem.n_labels, y_out)
 
 
 _for_plain(find_path, _find_path_of_few)
@@ -537,7 +528,7 @@ def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Arra
     ys = np.empty((hi - lo + 1, hi - lo), dtype=np.int32)
     scores = position_scores(problem, i, w, 0.0)
     gold = problem.labels[lo:hi]
-    max_sum_by_errors(scores, moves(problem, w), problem.n_labels, gold, best, ys)
+    paths.max_sum_by_errors(scores, moves(problem, w), problem.n_labels, gold, best, ys)
     unit = problem.cost[0, 1] if problem.n_labels > 1 else 1.0
     losses = np.empty(hi - lo + 1)
     count = 0
@@ -553,7 +544,7 @@ def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Arra
 def decode_best(problem: ChainProblem, i: int, w: Array, loss_scale: float, ys: Array) -> int:
     values = np.empty(ys.shape[0])
     scores = position_scores(problem, i, w, loss_scale)
-    return n_best(scores, moves(problem, w), problem.n_labels, ys, values)
+    return paths.n_best(scores, moves(problem, w), problem.n_labels, ys, values)
 
 
 # With zero-one loss the most violated labelling is the best one, or the second best if that is the
@@ -573,7 +564,7 @@ def _loss_zero_one(problem: ChainProblem, i: int, y: Array) -> float:
 def _find_wrong(problem: ChainProblem, i: int, w: Array, ys: Array, values: Array) -> int:
     """The two best labellings; which of them is the best of the wrong ones, −1 if none is."""
     scores = position_scores(problem, i, w, 0.0)
-    count = n_best(scores, moves(problem, w), problem.n_labels, ys, values)
+    count = paths.n_best(scores, moves(problem, w), problem.n_labels, ys, values)
     if count > 0 and _loss_zero_one(problem, i, ys[0]) > 0.0:
         return 0
     return 1 if count == 2 else -1

@@ -117,11 +117,8 @@ def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
     if not isinstance(structure, Structure):
         what = "structure must be an instance of a subclass of hingeline.Structure"
         raise TypeError(f"{what}, got {structure!r}.")
-    found = {}
-    for name in _REQUIRED + _OPTIONAL:
-        method = getattr(structure, name, None)
-        if method is not None:
-            found[name] = method
+    given = {name: getattr(structure, name, None) for name in _REQUIRED + _OPTIONAL}
+    found = {name: method for name, method in given.items() if method is not None}
     missing = [name for name in _REQUIRED if name not in found]
     if missing:
         what = f"{type(structure).__name__} lacks {', '.join(missing)}"
@@ -308,9 +305,10 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
     """Examples of a user's structure, with twins of the kernels that call its methods."""
     methods = methods_of(structure)
     lengths = np.array([len(y) for y in Y], dtype=np.int64)
+    fast, exact = is_compiled(structure), bool(structure.exact)
     problem: CustomProblem | PythonProblem
-    if is_compiled(structure):
-        arrays = uniform_arrays(structure, X)
+    if fast:
+        X = arrays = uniform_arrays(structure, X)
         x, x_start = _layout(arrays)
         y, y_start = _layout(Y)
         shapes = np.array([a.shape for a in arrays], dtype=np.int64)
@@ -325,20 +323,11 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
             own = _primitives(methods, _accessor(arrays[0].ndim), gold, uncached)
             _BINDERS[key] = _make_binder(own, compiled=True)
         bind = _BINDERS[key]
-        size = len(methods["joint_feature"](arrays[0], Y[0]))
     else:
         problem = PythonProblem(list(X), list(Y))
         parts = (lambda problem, i: problem.x[i]), (lambda problem, i: problem.y[i])
         own = _primitives(methods, *parts, lambda function: function)
-        size = len(methods["joint_feature"](X[0], Y[0]))
         bind = _make_binder(own, compiled=False)
-    return Compiled(
-        problem,
-        lengths=lengths,
-        n_weights=size,
-        scratch_size=1,
-        exact=bool(structure.exact),
-        bounded=bool(structure.exact),
-        threads=is_compiled(structure),
-        bind=bind,
-    )
+    n_weights = len(methods["joint_feature"](X[0], Y[0]))
+    kind: Any = {"exact": exact, "bounded": exact, "threads": fast}
+    return Compiled(problem, lengths, n_weights, scratch_size=1, bind=bind, **kind)
