@@ -116,7 +116,7 @@ def train(
     from sklearn.base import clone
 
     from hingeline._checks import require
-    from hingeline.estimators.chain import scale_C
+    from hingeline.estimators.base import scale_C
 
     values = fits.parse_grid(grid, dev, checkpoint)
     require(cv or not cv_output, "--cv-output writes what --cv finds: pass --cv 5.")
@@ -144,7 +144,7 @@ def train(
     chosen = {name: value for name, value in params.items() if value is not None}
     estimator: Any = learner(**{name: chosen[name] for name in chosen.keys() & known.keys()})
     scales = estimator.C != "scale" or known["C"] == "scale"
-    require(scales, "--C: scale is for sequences; give a number, or auto.")
+    require(scales, "--C: scale is for sequences and sets of labels; give a number, or auto.")
     estimator.check_parameters()
     if lexicon:
         require(task == "segments", "--lexicon is for --task segments: leave it out.")

@@ -156,6 +156,12 @@ class BaseModel(BaseEstimator):
         """Rows with the constant feature, if there is one, as the last column."""
         return with_constant(matrix) if self.fit_intercept else matrix
 
+    def _wants_scale(self: Any, dense: bool) -> bool:
+        """Whether columns are scaled: as asked, else dense ones where C is not a number."""
+        if self.scale is not None:
+            return bool(self.scale)
+        return dense and isinstance(self.C, str) and getattr(self, "slack", "") != "nu"
+
     def _over(self, kernel: Any, problem: Any, *out: Any) -> None:
         """Let a kernel predict for all examples of a problem, in threads."""
         starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
@@ -301,6 +307,8 @@ class Streams:
         return self
 
 
+#: ``C="scale"`` is this over the mean squared norm of a row; see ``benchmarks/defaults.py``.
+SCALE = 3.0
 SCALING = ("feature_means_", "feature_scales_")  # What a model file keeps of ``scale=True``.
 
 
@@ -319,7 +327,7 @@ class TableModel:
     feature_means_, feature_scales_ : ndarray of shape (features,); what ``scale=True`` found
     """
 
-    scale: bool = False
+    scale: bool | None = False
 
     def _check_rows(self, X: Any, *y: Any, **how: Any) -> Any:
         """Input as arrays, X dense or CSR."""
@@ -336,9 +344,6 @@ class TableModel:
         check_is_fitted(self, "weights_")
         return scale_columns(self, self._check_rows(X, reset=False))
 
-    def _wants_scale(self, dense: bool) -> bool:
-        return bool(self.scale)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.sparse = True
@@ -352,10 +357,7 @@ def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
         for name in SCALING:
             vars(model).pop(name, None)
         if model._wants_scale(dense) and dense:
-            with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
-                means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-            spread = means, sizes, np.count_nonzero(X, axis=0) / len(X), abs(X).max(axis=0)
-            vars(model).update(choose_scales(model, *spread))
+            vars(model).update(choose_scales(model, *measure_columns(X)))
         elif model._wants_scale(dense):
             model.feature_means_ = np.zeros(X.shape[1])
             model.feature_scales_ = no_zeros(abs(X).max(axis=0).toarray().ravel())
@@ -377,6 +379,13 @@ def is_plain(X: Any, y: Any) -> bool:
         return False
     fine = X.ndim == 2 and min(X.shape) > 0 and type(y) is np.ndarray and y.dtype.kind == "i"
     return fine and y.shape == X.shape[:1] and bool(np.isfinite(X.data if sparse else X).all())
+
+
+def measure_columns(X: Array) -> tuple[Array, Array, Array, Array]:
+    """Means and deviations of columns, the share that is not 0, and the largest size."""
+    with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
+        means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+    return means, sizes, np.count_nonzero(X, axis=0) / len(X), abs(X).max(axis=0)
 
 
 def choose_scales(
@@ -406,6 +415,18 @@ def no_zeros(sizes: Array) -> Array:
     return np.where((sizes > 0.0) & np.isfinite(sizes), sizes, 1.0)
 
 
+def scale_C(values: Array, indptr: Array, constant: bool, weights: Any = 1.0) -> float:
+    """What ``C="scale"`` stands for; ``constant`` says whether that feature is among the values.
+
+    Features s times as large make the same model with C/s². ``weights`` are those of the rows.
+    """
+    weights = np.broadcast_to(weights, len(indptr) - 1)
+    with np.errstate(over="ignore"):  # refused later
+        squares = np.square(values, dtype=np.float64)
+        norm = float(squares @ np.repeat(weights, np.diff(indptr))) / float(weights.sum())
+    return SCALE / (norm if constant else norm + 1.0)
+
+
 def refuse_overflow(problem: Any, price: float) -> None:
     """Refuse features so large that squares of planes, or of all of them together, overflow."""
     for name in ("values", "factor_values"):
@@ -433,7 +454,7 @@ class BaseSSVM:
 
     Parameters
     ----------
-    C : float or "auto", default=1.0, of graphs 0.1
+    C : float or "auto", default=1.0
         Weight of an example's slack; ``float("inf")`` for a hard margin, which wants exact
         inference. ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it
         was.

@@ -23,6 +23,7 @@ from hingeline.estimators.base import (
     BaseSSVM,
     Streams,
     refuse_overflow,
+    scale_C,
     scale_columns,
     share_docs,
 )
@@ -31,9 +32,6 @@ from hingeline.features.tables import Labels
 from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
-
-#: ``C="scale"`` is this over the mean squared norm of a token; see ``benchmarks/defaults.py``.
-SCALE = 3.0
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -84,11 +82,6 @@ class TokenModel:
             return np.asarray(encoder.get_feature_names_out(), dtype=object)[: self.n_features_in_]
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
-
-    def _wants_scale(self: Any, dense: bool) -> bool:
-        if self.scale is not None:
-            return bool(self.scale)
-        return dense and isinstance(self.C, str) and getattr(self, "slack", "") != "nu"
 
     def _learn_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
         """Tokens of the first sequences as rows, and where sequences begin."""
@@ -282,18 +275,6 @@ class ChainModel:
         right = np.array([a == b for a, b in zip(best, flat, strict=True)])
         weights = checks.check_sample_weight(sample_weight, len(predicted))
         return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
-
-
-def scale_C(values: Array, indptr: Array, constant: bool, weights: Any = 1.0) -> float:
-    """What ``C="scale"`` stands for; ``constant`` says whether that feature is among the values.
-
-    Features s times as large make the same model with C/s². ``weights`` are those of the tokens.
-    """
-    weights = np.broadcast_to(weights, len(indptr) - 1)
-    with np.errstate(over="ignore"):  # refused later
-        squares = np.square(values, dtype=np.float64)
-        norm = float(squares @ np.repeat(weights, np.diff(indptr))) / float(weights.sum())
-    return SCALE / (norm if constant else norm + 1.0)
 
 
 class SummedSlack(NamedTuple):
