@@ -154,7 +154,7 @@ def test_other_solvers_agree(solver: str) -> None:
 
 def test_nu() -> None:
     X, Y = data(tuple(TRIANGLE))
-    model = fit(X, Y, 0.1, slack="nu", nu=2.8, tol=1e-3, fit_intercept=True)
+    model = fit(X, Y, "scale", slack="nu", nu=2.8, tol=1e-3, fit_intercept=True)
     assert model.margin_error_risk_ <= 2.8 + 1e-6 <= model.support_vector_risk_ + 3e-3
     assert model.rho_ > 0
 
