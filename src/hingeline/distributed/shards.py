@@ -217,7 +217,7 @@ def merge_columns(told: list[dict[str, Any]]) -> tuple[int, int]:
 def measure_rows(estimator: Any, matrix: sp.csr_matrix, sparse: bool) -> dict[str, Any]:
     """What a block tells of its rows, that is, for ``scale=True``, of their columns.
 
-    Largest values of sparse ones; count, means, squares, entries and largest values of others.
+    Largest values of sparse ones; count, means, squares, entries, largest and least of others.
     """
     told: dict[str, Any] = {"width": matrix.shape[1], "sparse": sparse}
     if not estimator._wants_scale(not sparse):
@@ -228,7 +228,8 @@ def measure_rows(estimator: Any, matrix: sp.csr_matrix, sparse: bool) -> dict[st
         mean = np.asarray(matrix.mean(axis=0, dtype=np.float64)).ravel()
         squares = np.square(matrix.toarray() - mean).sum(axis=0)
         largest = abs(matrix).max(axis=0).toarray().ravel()
-        told["sums"] = matrix.shape[0], mean, squares, matrix.getnnz(axis=0), largest
+        least = matrix.min(axis=0).toarray().ravel()
+        told["sums"] = matrix.shape[0], mean, squares, matrix.getnnz(axis=0), largest, least
     return told
 
 
@@ -248,15 +249,15 @@ def merge_rows(estimator: Any, told: list[dict[str, Any]]) -> tuple[int, dict[st
     return first, known | {"feature_means_": mean, "feature_scales_": no_zeros(sizes)}
 
 
-def merge_spread(sums: list[Any]) -> tuple[Array, Array, Array, Array]:
-    """Of dense columns of all blocks: means, deviations, share of entries, largest values."""
-    n, mean, squares, filled, largest = sums[0]
-    for count, own, more, also, size in sums[1:]:
+def merge_spread(sums: list[Any]) -> tuple[Array, ...]:
+    """Of dense columns of all blocks what :func:`measure_columns` tells of one array."""
+    n, mean, squares, filled, largest, least = sums[0]
+    for count, own, more, also, size, low in sums[1:]:
         shift, n, filled = own - mean, n + count, filled + also
         mean = mean + shift * (count / n)
         squares = squares + more + shift**2 * (count * (n - count) / n)
-        largest = np.maximum(largest, size)
-    return mean, np.sqrt(squares / n), filled / n, largest
+        largest, least = np.maximum(largest, size), np.minimum(least, low)
+    return mean, np.sqrt(squares / n), filled / n, largest, least
 
 
 def number_own(estimator: Any, labels: list[Any]) -> Array:

@@ -381,28 +381,30 @@ def is_plain(X: Any, y: Any) -> bool:
     return fine and y.shape == X.shape[:1] and bool(np.isfinite(X.data if sparse else X).all())
 
 
-def measure_columns(X: Array) -> tuple[Array, Array, Array, Array]:
-    """Means and deviations of columns, the share that is not 0, and the largest size."""
+def measure_columns(X: Array) -> tuple[Array, ...]:
+    """Means and deviations of columns, the share that is not 0, the largest size and the least."""
     with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
         means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-    return means, sizes, np.count_nonzero(X, axis=0) / len(X), abs(X).max(axis=0)
+    filled = np.count_nonzero(X, axis=0) / len(X)
+    return means, sizes, filled, abs(X).max(axis=0), X.min(axis=0)
 
 
 def choose_scales(
-    model: Any, means: Array, deviations: Array, filled: Array, largest: Array
+    model: Any, means: Array, deviations: Array, filled: Array, largest: Array, least: Array
 ) -> dict[str, Array]:
     """What is subtracted from dense columns, and what they are divided by: :data:`SCALING`.
 
     Unasked, a column that is 0 more often than not (an indicator, a pixel) is like a sparse one,
     since its deviation says how rare it is, not how large; and columns stay as they are whose size
-    is that of an indicator, up to a factor of 2. Nothing where all stay.
+    is that of an indicator, up to a factor of 2: their root mean square or, without negative values
+    (shares, grey values from 0 to 1), the largest. Nothing where all stay.
     """
     sizes = no_zeros(deviations)
     if model.scale is None:
         rare = filled < 0.5
         means, sizes = np.where(rare, 0.0, means), np.where(rare, no_zeros(largest), sizes)
         size = np.where(rare, largest, np.hypot(means, deviations))
-        fine = (size >= 0.5) & (size <= 2.0)
+        fine = (size <= 2.0) & (np.where(least >= 0.0, largest, size) >= 0.5)
         means, sizes = np.where(fine, 0.0, means), np.where(fine, 1.0, sizes)
         if fine.all():
             return {}

@@ -386,11 +386,10 @@ def stack_features(graphs: list[Graph]) -> tuple[sp.csr_matrix, bool, Array]:
 
 
 def choose_edge_scales(
-    model: Any, means: Array, deviations: Array, filled: Array, largest: Array
+    model: Any, means: Array, deviations: Array, *more: Array
 ) -> dict[str, Array]:
     """What columns of edges are divided by; centred ones would want a constant beside them."""
-    spread = np.zeros(len(means)), np.hypot(means, deviations), filled, largest
-    found = choose_scales(model, *spread)
+    found = choose_scales(model, np.zeros(len(means)), np.hypot(means, deviations), *more)
     return {"edge_feature_scales_": found["feature_scales_"]} if found else {}
 
 
