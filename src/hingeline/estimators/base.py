@@ -560,9 +560,14 @@ class BaseSSVM:
         """C as a number for this problem and these weights of examples; where "auto" begins."""
         return float(self._scaled_C(problem, weights) if isinstance(self.C, str) else self.C)
 
-    def _scaled_C(self, problem: Any, weights: Array) -> float:
+    def _scaled_C(self: Any, problem: Any, weights: Array) -> float:
         """What ``C="scale"`` stands for, where that is the default; else the default."""
-        return cast("float", type(self).C)
+        if type(self).C != "scale":
+            return cast("float", type(self).C)
+        starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
+        alone = len(problem.indptr) == len(weights) + 1  # examples of one row each
+        rows = weights if alone else np.repeat(weights, np.diff(starts))
+        return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), rows)
 
     def _settings(self) -> dict[str, Any]:
         """What multipliers of different calls must have in common."""

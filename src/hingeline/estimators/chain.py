@@ -23,7 +23,6 @@ from hingeline.estimators.base import (
     BaseSSVM,
     Streams,
     refuse_overflow,
-    scale_C,
     scale_columns,
     share_docs,
 )
@@ -45,8 +44,8 @@ class TokenModel:
         Standardise the columns of dense numbers (mean 0, deviation 1), and divide those of sparse
         ones by their largest absolute value; weights are then those of the scaled features.
         None: do so with dense columns far from the size of an indicator (a root mean square below
-        ½ or above 2), unless C is a number or ``slack="nu"``; those that are mostly 0, such as
-        pixels, then count as sparse.
+        ½ or above 2, but not those from 0 to about 1), unless C is a number or ``slack="nu"``;
+        those that are mostly 0, such as pixels, then count as sparse.
     features : encoder, optional
         What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
         of it is fitted with the model. None: numbers need none; words go through
@@ -105,10 +104,6 @@ class TokenModel:
         what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
         checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
         return checks.as_csr(scale_columns(self, matrix)), offsets
-
-    def _scaled_C(self, problem: Any, weights: Array) -> float:
-        tokens = np.repeat(weights, np.diff(problem.offsets))
-        return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), tokens)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

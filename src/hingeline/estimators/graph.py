@@ -21,7 +21,6 @@ from hingeline.estimators.base import (
     BaseSSVM,
     choose_scales,
     measure_columns,
-    scale_C,
     scale_columns,
     share_docs,
 )
@@ -222,10 +221,8 @@ class GraphModel:
     Parameters
     ----------
     C : float, "scale" or "auto", default="scale"
-        Weight of an example's slack; ``float("inf")`` for a hard margin, which wants exact
-        inference. ``"scale"`` is 3 over the mean squared norm of the features of a node (or of a
-        row), the constant included; ``"auto"`` searches around it on a fifth of the examples, held
-        out. ``C_`` says what it was.
+        As in :class:`hingeline.ChainSSVM`, by the mean squared norm of a node's features (of a
+        row's); ``float("inf")``, a hard margin, wants exact inference.
     slack : {"max", "sum", "nu"}, default="max"
         As in :class:`hingeline.ChainSSVM`; ``"sum"`` over the outputs that decoding finds.
     inference : str, default="auto"
@@ -289,17 +286,13 @@ class GraphModel:
 
     _compile = staticmethod(graph.compile_problem)
 
-    def _scaled_C(self: Any, problem: GraphProblem, weights: Array) -> float:
-        shared = len(problem.indptr) == len(weights) + 1  # one row for all variables of an example
-        rows = weights if shared else np.repeat(weights, np.diff(problem.node_offset))
-        return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), rows)
-
     def _fit_graphs(self: Any, problem: GraphProblem, weights: Array) -> None:
         if math.inf == self.C and not graph_blocks.decodes_exactly(problem):
             what = "C=inf (a hard margin) needs exact inference, which these graphs do not allow"
             raise ValueError(f"{what} with inference={self.inference!r}: choose a finite C.")
         self._fit_problem(problem, weights)
-        if self.slack == "max" and isinstance(self.C, str):  # a number may be meant to be small
+        # With two labels a hinge is right under any noise, and a number may be meant to be small.
+        if self.slack == "max" and isinstance(self.C, str) and len(problem.cost) > 2:
             losses = problem.node_weight * problem.cost[problem.labels].max(axis=1)
             at_zero = self.C_ * (np.add.reduceat(losses, problem.node_offset[:-1]) @ weights)
             what = "no weights are better than 0 by more than 1 % (the dual proves it)"
@@ -474,6 +467,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
         nodes, dense, edges = stack_features(graphs)
+        dense = dense and self._wants_scale(True)
         scale_columns(self, nodes.toarray() if dense else nodes, first=True)
         self.__dict__.pop("edge_feature_scales_", None)
         if edges.size and self._wants_scale(True):
