@@ -267,7 +267,7 @@ def test_a_graph_model_is_that_of_a_scaler_before_it():
 def test_scaled_graphs_in_blocks():
     X, y = squares(nodes=(30.0, 5.0), edges=20.0)
     whole = GraphSSVM(inference="enumeration", random_state=0, tol=1e-6).fit(X, y)
-    estimator = GraphSSVM(inference="enumeration", random_state=0, tol=1e-4)
+    estimator = GraphSSVM(inference="enumeration", random_state=0, tol=1e-6)
     blocks = fit_blocks(estimator, [(X[:15], y[:15]), (X[15:], y[15:])], workers=1)
     assert pytest.approx(whole.C_) == blocks.C_
     for name in ("feature_means_", "feature_scales_", "edge_feature_scales_"):
