@@ -114,8 +114,8 @@ def C_path(
         changed.
     X, y : as for its ``fit``
     Cs : sequence of float, optional
-        Default: ten values from a hundredth to a hundred times the estimator's default C, for
-        chains 0.1.
+        Default: ten values from a hundredth to a hundred times the estimator's default C, of
+        0.1 where that is ``"scale"``.
     **fit_params : passed to ``fit``
     """
     default = signature(type(estimator)).parameters["C"].default
