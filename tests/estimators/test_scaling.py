@@ -119,6 +119,9 @@ def test_pixels_and_indicators_stay_as_they_are():
     assert grey.feature_scales_.tolist() == [255.0] * 6
     assert not grey.feature_means_.any()
     assert hasattr(ChainSSVM(scale=True).fit(X, y), "feature_means_")
+    shares = [0.1 + 0.8 * rng.random(size=x.shape) ** 4 for x in X]  # a root mean square below ½
+    assert not hasattr(ChainSSVM().fit(shares, y), "feature_means_")
+    assert hasattr(ChainSSVM().fit([x - 0.3 for x in shares], y), "feature_means_")
 
 
 @pytest.mark.parametrize("kind", [ChainSSVM, pytest.param(SegmentSSVM, marks=pytest.mark.slow)])
