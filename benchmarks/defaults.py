@@ -15,6 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from datasets import BenchmarkError, conll2000
@@ -270,6 +274,165 @@ def run_numbers(quick: bool) -> list[Row]:
     return rows
 
 
+class World(NamedTuple):
+    """Graphs to generate: how many, nodes, labels, features, distance of centres, coupling."""
+
+    n: int
+    nodes: int
+    k: int
+    d: int
+    apart: float
+    coupling: float
+    grid: bool = True
+    edges: float = 0.0  # size of features of edges, which say which labels are alike; 0: none
+    wrong: float = 0.0  # share of the labels that are drawn anew
+
+
+WORLDS = {
+    "2 labels, grids of 10 x 10": World(60, 100, 2, 3, 0.5, 0.7),
+    "3 labels, grids of 6 x 6": World(100, 36, 3, 5, 0.5, 1.0),
+    "3 labels, weak coupling": World(60, 25, 3, 5, 0.7, 0.2),
+    "3 labels, 2 to 6 nodes": World(400, 4, 3, 5, 0.5, 1.5, False),
+    "3 labels, 20 graphs": World(20, 10, 3, 5, 0.7, 1.2, False),
+    "5 labels, 30 nodes": World(60, 30, 5, 20, 0.3, 1.5, False),
+    "8 labels, 20 nodes": World(100, 20, 8, 30, 0.4, 2.0, False),
+    "features of edges": World(80, 20, 3, 5, 0.5, 1.2, False, 1.0),
+    "features of edges, x 100": World(80, 20, 3, 5, 0.5, 1.2, False, 100.0),
+    "features of edges, x 0.01": World(80, 20, 3, 5, 0.5, 1.2, False, 0.01),
+    "5 labels, 30 % wrong": World(60, 36, 5, 10, 0.7, 1.0, True, 0.0, 0.3),
+    "8 labels, 60 % wrong": World(50, 36, 8, 8, 0.5, 1.2, True, 0.0, 0.6),
+    "8 labels, near": World(60, 20, 8, 8, 0.3, 1.0, False),
+    "4 labels, near": World(60, 12, 4, 6, 0.1, 0.5, False),
+}
+
+
+#: Here few labels are more likely than all others together.
+NOISY = ("5 labels, 30 % wrong", "8 labels, 60 % wrong", "8 labels, near", "4 labels, near")
+
+
+def make_world(seed: int, world: World) -> tuple[list[Graph], list[np.ndarray]]:
+    """Labels by Gibbs sampling, and normal features around a centre for each label."""
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng([7, world.k, world.d]).normal(size=(world.k, world.d))
+    side = round(world.nodes**0.5)
+    grid = make_grids(0, 1, side, 2)[0][0].edges
+    X, Y = [], []
+    for _ in range(world.n):
+        if world.grid:
+            edges, nodes = grid, side * side
+        else:
+            nodes = int(rng.integers(max(2, world.nodes // 2), world.nodes * 3 // 2 + 1))
+            pairs = np.column_stack(np.triu_indices(nodes, 1))
+            edges = rng.permutation(pairs)[: int(1.3 * nodes)]
+        alike, own = np.full(len(edges), world.coupling), None
+        if world.edges:
+            told = rng.normal(size=(len(edges), 2))
+            alike = 1.5 * world.coupling * told[:, 0]
+            own = np.column_stack([np.ones(len(edges)), world.edges * told])
+        near: list[list[Any]] = [[] for _ in range(nodes)]
+        for (a, b), weight in zip(edges.tolist(), alike.tolist(), strict=True):
+            near[a].append((b, weight))
+            near[b].append((a, weight))
+        y = rng.integers(world.k, size=nodes)
+        for v in np.tile(np.arange(nodes), 10):
+            liking = rng.gumbel(size=world.k)
+            for other, weight in near[v]:
+                liking[y[other]] += weight
+            y[v] = liking.argmax()
+        x = world.apart * centres[y] + rng.normal(size=(nodes, world.d))
+        anew = rng.random(nodes) < world.wrong
+        X.append(Graph(x, edges, edge_features=own))
+        Y.append(np.where(anew, rng.integers(world.k, size=nodes), y))
+    return X, Y
+
+
+def judge_nodes(train: Any, test: Any) -> float:
+    """Right nodes in % of the better of two classifiers of scaled nodes."""
+    (A, a), (B, b) = (
+        (np.vstack([x.node_features for x in X]), np.concatenate(y)) for X, y in (train, test)
+    )
+    scaler = StandardScaler().fit(A)
+    peers = LogisticRegression(max_iter=500), LinearSVC()
+    return 100.0 * max(p.fit(scaler.transform(A), a).score(scaler.transform(B), b) for p in peers)
+
+
+def search_C(X: Any, y: Any) -> float:
+    """Of 0.001 to 10 the C with the most right nodes of the last fifth."""
+    cut, found = 4 * len(X) // 5, {}
+    for C in (0.001, 0.01, 0.1, 1.0, 10.0):
+        model = GraphSSVM(C, scale=True, random_state=0, max_time=5.0, n_jobs=1)
+        timed_fit(model, X[:cut], y[:cut])
+        found[C] = model.score(X[cut:], y[cut:])
+    return max(found, key=lambda C: found[C])
+
+
+def run_worlds(quick: bool) -> list[Row]:
+    """Right nodes of 60 new graphs: by default, as they were before, by nodes, with the best C."""
+    rows: list[Row] = []
+    for name, world in list(WORLDS.items())[: 1 if quick else None]:
+        train, test = make_world(1, world), make_world(2, world._replace(n=60))
+        noisy = name in NOISY
+        for change, alter in CHANGES.items():
+            if change == "exponential" or (change != "normal" and (world.edges or noisy)):
+                continue
+            parts = [
+                ([Graph(alter(x.node_features), x.edges, x.edge_features) for x in X], y)
+                for X, y in (train, test)
+            ]
+            limits: Any = {"random_state": 0, "max_time": 15.0, "n_jobs": 1}
+            ways = {"default": GraphSSVM(**limits), "C=0.1, unscaled": GraphSSVM(0.1, **limits)}
+            if change == "normal":
+                ways["C by a fifth"] = GraphSSVM(search_C(*parts[0]), scale=True, **limits)
+            if noisy:
+                ways["slack=sum"] = GraphSSVM(slack="sum", **limits)
+            row: Row = {"part": "graphs", "graphs": name, "change": change}
+            for way, model in ways.items():
+                row[f"{way} cpu"] = timed_fit(model, *parts[0])
+                row[way] = 100.0 * model.score(*parts[1])
+            known, new = (([Graph(x.node_features) for x in X], y) for X, y in parts)
+            row["no edges cpu"] = timed_fit(model := GraphSSVM(**limits), *known)
+            row["no edges"] = 100.0 * model.score(*new)
+            row["nodes alone, scikit-learn"] = judge_nodes(*parts)
+            rows.append(row)
+            console.print(row)
+    return rows
+
+
+def run_plain_sets(quick: bool) -> list[Row]:
+    """Micro F1 and right indicators of new rows: by default, as it was before, LinearSVC."""
+    rows: list[Row] = []
+    sizes = ((600, 150, 12), (200, 10, 5), (1000, 40, 6), (300, 300, 8))
+    for n, d, k in sizes[1:2] if quick else sizes:
+        rng = np.random.default_rng([n, d, k])
+        X = rng.normal(size=(n + 1000, d))
+        useful = rng.random((d, 1)) < 20.0 / d
+        topics = X @ (useful * rng.normal(size=(d, 3))) / min(d, 20) ** 0.5
+        topics += 0.7 * rng.normal(size=topics.shape)
+        own = X @ (useful * rng.normal(size=(d, k))) / min(d, 20) ** 0.5
+        own += 1.2 * topics @ rng.normal(size=(3, k)) + rng.normal(size=own.shape)
+        Y = (own > 1.0).astype(int)
+        for change, alter in CHANGES.items():
+            Z = alter(X)
+            scaler = StandardScaler().fit(Z[:n])
+            limits: Any = {"random_state": 0, "max_time": 20.0, "n_jobs": 1}
+            ways: dict[str, tuple[Any, Any]] = {
+                "default": (MultilabelSSVM(**limits), Z),
+                "C=1, unscaled": (MultilabelSSVM(1.0, **limits), Z),
+                "LinearSVC": (MultiOutputClassifier(LinearSVC()), scaler.transform(Z)),
+            }
+            row: Row = {"part": "graphs", "n": n, "d": d, "k": k, "change": change}
+            for way, (model, seen) in ways.items():
+                row[f"{way} cpu"] = timed_fit(model, seen[:n], Y[:n])
+                found = model.predict(seen[n:])
+                row[way] = 100.0 * f1_score(Y[n:], found, average="micro")
+                row[f"{way} right"] = 100.0 * float((found == Y[n:]).mean())
+                if way != "LinearSVC":
+                    row[f"{way} gap"] = 100.0 * model.duality_gap_ / model.primal_objective_
+            rows.append(row)
+            console.print(row)
+    return rows
+
+
 # Which C suits which features? ------------------------------------------------------------------
 
 COSTS = (0.03, 0.1, 0.3, 1.0, 3.0)
@@ -354,7 +517,7 @@ def run_taggers(quick: bool) -> list[Row]:
     return rows
 
 
-PARTS = ("emotions", "label sets", "label trees", "grids", "numbers", "all")
+PARTS = ("emotions", "label sets", "label trees", "grids", "numbers", "graphs", "all")
 
 
 def main() -> None:
@@ -388,6 +551,8 @@ def main() -> None:
         rows += run_grids((20,) if options.quick else (20, 100, 400))
     if options.part in ("numbers", "all"):
         rows += run_numbers(options.quick)
+    if options.part in ("graphs", "all"):
+        rows += run_worlds(options.quick) + run_plain_sets(options.quick)
     write_results("defaults", rows, quick=options.quick)
 
 

@@ -52,6 +52,18 @@ def make_chain(**params: Any) -> hl.ChainSSVM:
     return hl.ChainSSVM(**{**given, **params})
 
 
+def make_graph(**params: Any) -> hl.GraphSSVM:
+    """As :func:`make_chain`."""
+    given = {} if params.get("slack") == "nu" else {"C": 0.1}
+    return hl.GraphSSVM(**{**given, **params})
+
+
+def make_label_sets(**params: Any) -> hl.MultilabelSSVM:
+    """As :func:`make_chain`."""
+    given = {} if params.get("slack") == "nu" else {"C": 1.0}
+    return hl.MultilabelSSVM(**{**given, **params})
+
+
 #: Strings as one feature each, or as many as there are in a list.
 PLAIN = partial(make_chain, features=DictEncoder())
 
@@ -293,7 +305,7 @@ GRAPH_SOLVERS = {"slack": SLACKS, "solver": SOLVERS}
 @family
 def graph() -> Iterator[Case]:
     """GraphSSVM: kinds of graphs, solvers and inference."""
-    make = hl.GraphSSVM
+    make = make_graph
     for kind in ("forest", "loops", "binary", "large", "rich"):
         yield from combine(f"graph {kind}", make, graphs(kind), **GRAPH_SOLVERS)
     for kind in ("forest", "loops", "binary", "attractive", "rich"):
@@ -340,7 +352,7 @@ def graph_options() -> Iterator[Case]:
         ("dlpw-smooth", {"temperature": 0.1}),
     ]  # fmt: skip
     for (solver, given), kind in product(options, ("large", "rich", "labels")):
-        make: Any = hl.MultilabelSSVM if kind == "labels" else hl.GraphSSVM
+        make: Any = make_label_sets if kind == "labels" else make_graph
         data = label_sets() if kind == "labels" else graphs(kind)
         text = ",".join(f"{key}={value}" for key, value in given.items())
         params = {"solver": solver, "solver_options": given}
@@ -350,7 +362,7 @@ def graph_options() -> Iterator[Case]:
 @family
 def multilabel() -> Iterator[Case]:
     """MultilabelSSVM: label graphs, solvers and inference."""
-    make, data = hl.MultilabelSSVM, label_sets()
+    make, data = make_label_sets, label_sets()
     for edges in ("full", "tree", "none"):
         yield from combine("labels", make, data, edges=(edges,), **GRAPH_SOLVERS)
         axes = {"slack": ("max", "sum", "nu"), "solver": SOLVERS, "inference": INFERENCE[1:]}
@@ -522,9 +534,9 @@ def streams() -> Iterator[Case]:
 PATH_DATA: dict[str, tuple[Any, Data]] = {
     "multiclass": (hl.MulticlassSSVM, rows()),
     "chain": (make_chain, sequences()),
-    "graph": (hl.GraphSSVM, graphs("forest")),
-    "loopy graph": (hl.GraphSSVM, graphs("large")),
-    "labels": (hl.MultilabelSSVM, label_sets()),
+    "graph": (make_graph, graphs("forest")),
+    "loopy graph": (make_graph, graphs("large")),
+    "labels": (make_label_sets, label_sets()),
 }
 #: slack -> solvers of it, for one to start where another ended.
 SOLVERS_OF = {

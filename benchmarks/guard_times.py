@@ -259,7 +259,7 @@ def cold_graph(*_: Any) -> Timing:
     down = np.column_stack([number[:-1].ravel(), number[1:].ravel()])
     X = [Graph(rng.normal(size=(12, 4)), np.vstack([across, down])) for _ in range(5)]
     y = [rng.integers(3, size=12) for _ in X]
-    return timed(lambda: GraphSSVM(random_state=0, max_iter=20).fit(X, y).predict(X))[1]
+    return timed(lambda: GraphSSVM(0.1, random_state=0, max_iter=20).fit(X, y).predict(X))[1]
 
 
 def cold_labels(*_: Any) -> Timing:
@@ -268,7 +268,7 @@ def cold_labels(*_: Any) -> Timing:
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 5)), rng.integers(2, size=(30, 6))
-    model = MultilabelSSVM(edges="full", random_state=0, max_iter=20)
+    model = MultilabelSSVM(1.0, edges="full", random_state=0, max_iter=20)
     return timed(lambda: model.fit(X, y).predict(X))[1]
 
 

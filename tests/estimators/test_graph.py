@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,7 @@ def check(model: Any, problem: Any, C: float, weights: Any = None) -> None:
     assert 0.0 <= model.duality_gap_ <= TOL * model.primal_objective_
 
 
-def fit(X: Any, Y: Any, C: float = 1.0, sample_weight: Any = None, **params: Any) -> Any:
+def fit(X: Any, Y: Any, C: Any = 1.0, sample_weight: Any = None, **params: Any) -> Any:
     # One method for forests and loops: it is part of the type that kernels are compiled for.
     given = {"inference": "enumeration", "tol": TOL, "max_iter": 5000, "fit_intercept": False}
     model = GraphSSVM(C, random_state=0).set_params(**{**given, **params})
@@ -154,9 +155,25 @@ def test_other_solvers_agree(solver: str) -> None:
 
 def test_nu() -> None:
     X, Y = data(tuple(TRIANGLE))
-    model = fit(X, Y, 0.1, slack="nu", nu=2.8, tol=1e-3, fit_intercept=True)
+    model = fit(X, Y, "scale", slack="nu", nu=2.8, tol=1e-3, fit_intercept=True)
     assert model.margin_error_risk_ <= 2.8 + 1e-6 <= model.support_vector_risk_ + 3e-3
     assert model.rho_ > 0
+
+
+def test_a_hinge_that_learns_nothing_says_so() -> None:
+    """No label is more likely than the two others together, so that w = 0 is the best."""
+    rng = np.random.default_rng(0)
+    X = [Graph(rng.normal(size=(3, 1)), TRIANGLE) for _ in range(30)]
+    Y = [rng.permutation(3) for _ in X]
+    for x, y in zip(X, Y, strict=True):
+        x.node_features[:, 0] = y + 2.0 * rng.normal(size=3)
+    bare = [Graph(x.node_features) for x in X]
+    with pytest.warns(UserWarning, match="no weights are better than 0"):
+        fit(bare, Y, "scale", tol=1e-2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit([Graph(np.eye(3)[y], TRIANGLE) for y in Y], Y, "scale", tol=1e-2)
+        fit(bare, Y, "scale", tol=1e-2, slack="sum")
 
 
 @pytest.mark.slow

@@ -63,7 +63,8 @@ def reference(X: Any, Y: Any, pairs: Any, cost: Any = None) -> EnumeratedProblem
 
 
 def fit(X: Any, Y: Any, sample_weight: Any = None, **params: Any) -> Any:
-    params = {"tol": TOL, "max_iter": 5000, "fit_intercept": False, "random_state": 0, **params}
+    given = {"C": 1.0, "tol": TOL, "max_iter": 5000, "fit_intercept": False, "random_state": 0}
+    params = {**given, **params}
     return MultilabelSSVM(**params).fit(X, Y, sample_weight=sample_weight)
 
 

@@ -8,7 +8,15 @@ import scipy.sparse as sp
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 import hingeline
-from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM, SegmentSSVM, SemiSupervisedSSVM
+from hingeline import (
+    ChainSSVM,
+    Graph,
+    GraphSSVM,
+    MulticlassSSVM,
+    MultilabelSSVM,
+    SegmentSSVM,
+    SemiSupervisedSSVM,
+)
 from hingeline.distributed import fit_blocks
 from hingeline.distributed.shards import Sequences
 from hingeline.evaluation.inspection import explain
@@ -111,6 +119,9 @@ def test_pixels_and_indicators_stay_as_they_are():
     assert grey.feature_scales_.tolist() == [255.0] * 6
     assert not grey.feature_means_.any()
     assert hasattr(ChainSSVM(scale=True).fit(X, y), "feature_means_")
+    shares = [0.1 + 0.8 * rng.random(size=x.shape) ** 4 for x in X]  # a root mean square below ½
+    assert not hasattr(ChainSSVM().fit(shares, y), "feature_means_")
+    assert hasattr(ChainSSVM().fit([x - 0.3 for x in shares], y), "feature_means_")
 
 
 @pytest.mark.parametrize("kind", [ChainSSVM, pytest.param(SegmentSSVM, marks=pytest.mark.slow)])
@@ -183,3 +194,96 @@ def test_scaled_numbers_with_few_labels():
     X, y = sequences()
     model = SemiSupervisedSSVM(random_state=0).fit([1e3 * x for x in X], y[:10] + [None] * 30)
     assert model.score([1e3 * x for x in X], y) > 0.7
+
+
+# Graphs and sets of labels -----------------------------------------------------------------------
+
+
+def squares(n=40, seed=0, nodes=(1.0, 0.0), edges=1.0):
+    """Rings of four nodes; where the second feature of an edge is positive, its labels agree."""
+    rng = np.random.default_rng(seed)
+    ring = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    X, Y = [], []
+    for _ in range(n):
+        y = rng.integers(2, size=4)
+        same = np.array([1.0 if y[a] == y[b] else -1.0 for a, b in ring])
+        known = np.column_stack([np.ones(4), edges * (same + rng.normal(size=4))])
+        own = np.eye(2)[y] + 0.7 * rng.normal(size=(4, 2))
+        X.append(Graph(nodes[1] + own * nodes[0], ring, edge_features=known))
+        Y.append(y.tolist())
+    return X, Y
+
+
+def fit_squares(**how):
+    return GraphSSVM(inference="enumeration", random_state=0, tol=1e-6).fit(*squares(**how))
+
+
+def test_graphs_of_any_scale_are_the_same_model(tmp_path):
+    plain = fit_squares()
+    assert not hasattr(plain, "feature_means_")
+    assert not hasattr(plain, "edge_feature_scales_")
+    first = None
+    for how in (
+        {"nodes": (1.0, 10.0), "edges": 30.0},
+        {"nodes": (np.array([0.01, 1e4]), np.array([0.0, -1e5])), "edges": 1e-3},
+    ):
+        model = fit_squares(**how)
+        first = model.weights_ if first is None else first
+        np.testing.assert_allclose(model.weights_, first, atol=1e-3)
+        assert model.edge_feature_scales_[0] == 1.0  # the constant of edges stays
+        new, truth = squares(seed=1, **how)
+        score = plain.score(*squares(seed=1))
+        assert score > 0.85
+        assert model.score(new, truth) == pytest.approx(score, abs=0.02)
+        model.save(tmp_path / "m.hinge")
+        back = hingeline.load(tmp_path / "m.hinge")
+        for one, other in zip(
+            model.decision_function(new), back.decision_function(new), strict=True
+        ):
+            assert one.tobytes() == other.tobytes()
+    model.set_params(C=0.1).fit(*squares())  # who gives a number means the features as they are
+    assert not hasattr(model, "feature_means_")
+    assert not hasattr(model, "edge_feature_scales_")
+
+
+def test_a_graph_model_is_that_of_a_scaler_before_it():
+    X, y = squares(nodes=(30.0, 5.0), edges=20.0)
+    model = GraphSSVM(inference="enumeration", random_state=0, tol=1e-6).fit(X, y)
+    scaler = StandardScaler().fit(np.concatenate([x.node_features for x in X]))
+    size = np.sqrt(np.mean([x.edge_features[:, 1] ** 2 for x in X]))
+    assert model.edge_feature_scales_ == pytest.approx([1.0, size])
+    scaled = [
+        Graph(scaler.transform(x.node_features), x.edges, x.edge_features / [1.0, size]) for x in X
+    ]
+    plain = GraphSSVM(model.C_, inference="enumeration", random_state=0, tol=1e-6).fit(scaled, y)
+    np.testing.assert_allclose(plain.weights_, model.weights_, atol=1e-3)
+    sparse = [Graph(sp.csr_matrix(x.node_features), x.edges, x.edge_features) for x in X]
+    found = np.concatenate(model.predict(X)).tolist()
+    assert found == np.concatenate(model.predict(sparse)).tolist()
+    assert found == np.concatenate(plain.predict(scaled)).tolist()
+    unasked = GraphSSVM(inference="enumeration", random_state=0).fit(sparse, y)
+    assert not hasattr(unasked, "feature_means_")  # edges have dense columns in any case
+    assert hasattr(unasked, "edge_feature_scales_")
+
+
+@pytest.mark.slow
+def test_scaled_graphs_in_blocks():
+    X, y = squares(nodes=(30.0, 5.0), edges=20.0)
+    whole = GraphSSVM(inference="enumeration", random_state=0, tol=1e-6).fit(X, y)
+    estimator = GraphSSVM(inference="enumeration", random_state=0, tol=1e-6)
+    blocks = fit_blocks(estimator, [(X[:15], y[:15]), (X[15:], y[15:])], workers=1)
+    assert pytest.approx(whole.C_) == blocks.C_
+    for name in ("feature_means_", "feature_scales_", "edge_feature_scales_"):
+        np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), rtol=1e-12)
+    np.testing.assert_allclose(blocks.weights_, whole.weights_, atol=1e-3)
+
+
+def test_sets_of_labels_of_any_scale():
+    X, y = make(MultilabelSSVM)
+    model = MultilabelSSVM(random_state=0, tol=1e-6).fit(X, y)
+    scaler = StandardScaler().fit(X)
+    plain = MultilabelSSVM(model.C_, random_state=0, tol=1e-6).fit(scaler.transform(X), y)
+    np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-3)
+    np.testing.assert_array_equal(model.predict(X), plain.predict(scaler.transform(X)))
+    assert pytest.approx(model.C_) == MultilabelSSVM(random_state=0).fit(7.0 * X, y).C_
+    assert not hasattr(MultilabelSSVM(0.1, random_state=0).fit(X, y), "feature_means_")

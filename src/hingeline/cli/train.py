@@ -96,7 +96,7 @@ def train(
     from scipy.sparse import issparse
     from sklearn.base import clone
 
-    from hingeline.estimators.chain import scale_C
+    from hingeline.estimators.base import scale_C
 
     require = files.require
     values = fits.parse_grid(grid, dev, checkpoint)
@@ -125,7 +125,7 @@ def train(
     chosen = {name: value for name, value in params.items() if value is not None}
     estimator: Any = learner(**{name: chosen[name] for name in chosen.keys() & known.keys()})
     scales = estimator.C != "scale" or known["C"] == "scale"
-    require(scales, "--C: scale is for sequences; give a number, or auto.")
+    require(scales, "--C: scale is for sequences and sets of labels; give a number, or auto.")
     estimator.check_parameters()
     if lexicon:
         require(task == "segments", "--lexicon is for --task segments: leave it out.")

@@ -7,7 +7,7 @@ sees an example.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,10 +29,10 @@ from hingeline.data.labelled import (
 )
 from hingeline.data.text import open_text
 from hingeline.estimators.allowed import choose_scheme
-from hingeline.estimators.base import choose_scales, no_zeros, scale_columns
-from hingeline.estimators.chain import ChainSSVM, scale_C
+from hingeline.estimators.base import choose_scales, no_zeros, scale_C, scale_columns
+from hingeline.estimators.chain import ChainSSVM
 from hingeline.estimators.custom import SSVM
-from hingeline.estimators.graph import GraphSSVM, check_graphs
+from hingeline.estimators.graph import GraphSSVM, check_graphs, choose_edge_scales, stack_features
 from hingeline.estimators.multiclass import MulticlassSSVM
 from hingeline.estimators.multilabel import MultilabelSSVM, find_pairs, read_indicator
 from hingeline.features.input import (
@@ -163,6 +163,14 @@ class Shard:
     merge: Callable[[Any, list[dict[str, Any]]], tuple[dict[str, Any], list[Any]]]
     pose: Callable[..., tuple[Compiled, Array]]
 
+    def compile(self, estimator: Any, problem: Any) -> Compiled:
+        """The problem for solvers; the sums are kept."""
+        n = len(problem.indptr) - 1
+        with np.errstate(over="ignore"):
+            squares = float(np.square(problem.values, dtype=np.float64).sum())
+        self.sums = squares + (0.0 if estimator.fit_intercept else n), float(n)
+        return cast("Compiled", estimator._compile(problem))
+
 
 def merge_classes(estimator: Any, told: list[dict[str, Any]]) -> dict[str, Any]:
     """``classes_`` of all blocks; balanced weights as a mapping, since no block can count alone."""
@@ -209,7 +217,7 @@ def merge_columns(told: list[dict[str, Any]]) -> tuple[int, int]:
 def measure_rows(estimator: Any, matrix: sp.csr_matrix, sparse: bool) -> dict[str, Any]:
     """What a block tells of its rows, that is, for ``scale=True``, of their columns.
 
-    Largest values of sparse ones; count, means, squares, entries and largest values of others.
+    Largest values of sparse ones; count, means, squares, entries, largest and least of others.
     """
     told: dict[str, Any] = {"width": matrix.shape[1], "sparse": sparse}
     if not estimator._wants_scale(not sparse):
@@ -220,7 +228,8 @@ def measure_rows(estimator: Any, matrix: sp.csr_matrix, sparse: bool) -> dict[st
         mean = np.asarray(matrix.mean(axis=0, dtype=np.float64)).ravel()
         squares = np.square(matrix.toarray() - mean).sum(axis=0)
         largest = abs(matrix).max(axis=0).toarray().ravel()
-        told["sums"] = matrix.shape[0], mean, squares, matrix.getnnz(axis=0), largest
+        least = matrix.min(axis=0).toarray().ravel()
+        told["sums"] = matrix.shape[0], mean, squares, matrix.getnnz(axis=0), largest, least
     return told
 
 
@@ -234,17 +243,21 @@ def merge_rows(estimator: Any, told: list[dict[str, Any]]) -> tuple[int, dict[st
     if any(isinstance(one, tuple) for one in sums):
         what = "some parts are dense and others sparse, which scale=True treats differently"
         require(all(isinstance(one, tuple) for one in sums), f"{what}: give one kind.")
-        n, mean, squares, filled, largest = sums[0]
-        for count, own, more, also, size in sums[1:]:
-            shift, n, filled = own - mean, n + count, filled + also
-            mean = mean + shift * (count / n)
-            squares = squares + more + shift**2 * (count * (n - count) / n)
-            largest = np.maximum(largest, size)
-        spread = mean, np.sqrt(squares / n), filled / n, largest
-        return first, known | choose_scales(estimator, *spread)
+        return first, known | choose_scales(estimator, *merge_spread(sums))
     wide = [np.pad(one[first:], (0, width + first - len(one))) for one in sums]
     mean, sizes = np.zeros(width), np.max(wide, axis=0)
     return first, known | {"feature_means_": mean, "feature_scales_": no_zeros(sizes)}
+
+
+def merge_spread(sums: list[Any]) -> tuple[Array, ...]:
+    """Of dense columns of all blocks what :func:`measure_columns` tells of one array."""
+    n, mean, squares, filled, largest, least = sums[0]
+    for count, own, more, also, size, low in sums[1:]:
+        shift, n, filled = own - mean, n + count, filled + also
+        mean = mean + shift * (count / n)
+        squares = squares + more + shift**2 * (count * (n - count) / n)
+        largest, least = np.maximum(largest, size), np.minimum(least, low)
+    return mean, np.sqrt(squares / n), filled / n, largest, least
 
 
 def number_own(estimator: Any, labels: list[Any]) -> Array:
@@ -292,11 +305,7 @@ class Sequences(Shard):
         if estimator.scheme is not None:
             choose_scheme(estimator.scheme, estimator.classes_, labels, self.offsets)
         problem = estimator._make(estimator._with_constant(matrix), self.offsets, labels)
-        n = len(problem.indptr) - 1
-        with np.errstate(over="ignore"):
-            squares = float(np.square(problem.values, dtype=np.float64).sum())
-        self.sums = squares + (0.0 if estimator.fit_intercept else n), float(n)
-        return estimator._compile(problem), self.weights
+        return self.compile(estimator, problem), self.weights
 
 
 class Rows(Shard):
@@ -359,7 +368,7 @@ class LabelSets(Shard):
         wide = scale_columns(estimator, widen(self.matrix, own, estimator.n_features_in_))
         cost = checks.check_loss(estimator.loss, "hamming", 2, vector=True)
         problem = estimator._make(wide, labels, cost, np.ones(len(labels)))
-        return estimator._compile(problem), self.weights
+        return self.compile(estimator, problem), self.weights
 
 
 class Graphs(Shard):
@@ -374,13 +383,20 @@ class Graphs(Shard):
         estimator._count_types(self.graphs)
         if estimator.void_label is not None:
             self.graphs, self.labels, self.some = estimator._drop_void(self.graphs, self.labels)
-        self.told = {name: getattr(estimator, name) for name in self.counts} | {"width": width}
+        nodes, dense, edges = stack_features(self.graphs)
+        self.told = measure_rows(estimator, nodes, not dense) | {"width": width, "sparse": False}
+        self.told |= {name: getattr(estimator, name) for name in self.counts}
+        if edges.size:
+            told = measure_rows(estimator, checks.as_csr(edges), False)
+            self.told |= {"edge sums": told["sums"]} if "sums" in told else {}
         self.told["labels"] = Counter(label for own in self.labels for label in own)
         self.told["edges"] = edge_width if any(x.n_edges for x in self.graphs) else None
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
-        known = merge_classes(estimator, told) | {"n_features_in_": merge_widths(told)}
+        known = merge_classes(estimator, told) | merge_rows(estimator, told)[1]
+        if spreads := [one["edge sums"] for one in told if "edge sums" in one]:
+            known |= choose_edge_scales(estimator, *merge_spread(spreads))
         edges = [{"width": one["edges"]} for one in told if one["edges"] is not None]
         known["n_edge_features_"] = merge_widths(edges, "edge features") if edges else 0
         orders: dict[str, int] = {}
@@ -396,7 +412,7 @@ class Graphs(Shard):
     def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
         numbers = number_own(estimator, [label for one in self.labels for label in one])
         problem = estimator._make(self.graphs, numbers, checks.weigh_costs(estimator, numbers))
-        return estimator._compile(problem), self.weights[self.some]
+        return self.compile(estimator, problem), self.weights[self.some]
 
 
 class Own(Shard):

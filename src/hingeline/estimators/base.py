@@ -152,6 +152,12 @@ class BaseModel(BaseEstimator):
         """Rows with the constant feature, if there is one, as the last column."""
         return with_constant(matrix) if self.fit_intercept else matrix
 
+    def _wants_scale(self: Any, dense: bool) -> bool:
+        """Whether columns are scaled: as asked, else dense ones where C is not a number."""
+        if self.scale is not None:
+            return bool(self.scale)
+        return dense and isinstance(self.C, str) and getattr(self, "slack", "") != "nu"
+
     def _over(self, kernel: Any, problem: Any, *out: Any) -> None:
         """Let a kernel predict for all examples of a problem, in threads."""
         starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
@@ -296,6 +302,8 @@ class Streams:
         return self
 
 
+#: ``C="scale"`` is this over the mean squared norm of a row; see ``benchmarks/defaults.py``.
+SCALE = 3.0
 SCALING = ("feature_means_", "feature_scales_")  # What a model file keeps of ``scale=True``.
 
 
@@ -314,7 +322,7 @@ class TableModel:
     feature_means_, feature_scales_ : ndarray of shape (features,); what ``scale=True`` found
     """
 
-    scale: bool = False
+    scale: bool | None = False
 
     def _check_rows(self, X: Any, *y: Any, **how: Any) -> Any:
         """Input as arrays, X dense or CSR."""
@@ -331,9 +339,6 @@ class TableModel:
         check_is_fitted(self, "weights_")
         return scale_columns(self, self._check_rows(X, reset=False))
 
-    def _wants_scale(self, dense: bool) -> bool:
-        return bool(self.scale)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.sparse = True
@@ -347,10 +352,7 @@ def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
         for name in SCALING:
             vars(model).pop(name, None)
         if model._wants_scale(dense) and dense:
-            with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
-                means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-            spread = means, sizes, np.count_nonzero(X, axis=0) / len(X), abs(X).max(axis=0)
-            vars(model).update(choose_scales(model, *spread))
+            vars(model).update(choose_scales(model, *measure_columns(X)))
         elif model._wants_scale(dense):
             model.feature_means_ = np.zeros(X.shape[1])
             model.feature_scales_ = no_zeros(abs(X).max(axis=0).toarray().ravel())
@@ -374,21 +376,30 @@ def is_plain(X: Any, y: Any) -> bool:
     return fine and y.shape == X.shape[:1] and bool(np.isfinite(X.data if sparse else X).all())
 
 
+def measure_columns(X: Array) -> tuple[Array, ...]:
+    """Means and deviations of columns, the share that is not 0, the largest size and the least."""
+    with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
+        means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+    filled = np.count_nonzero(X, axis=0) / len(X)
+    return means, sizes, filled, abs(X).max(axis=0), X.min(axis=0)
+
+
 def choose_scales(
-    model: Any, means: Array, deviations: Array, filled: Array, largest: Array
+    model: Any, means: Array, deviations: Array, filled: Array, largest: Array, least: Array
 ) -> dict[str, Array]:
     """What is subtracted from dense columns, and what they are divided by: :data:`SCALING`.
 
     Unasked, a column that is 0 more often than not (an indicator, a pixel) is like a sparse one,
     since its deviation says how rare it is, not how large; and columns stay as they are whose size
-    is that of an indicator, up to a factor of 2. Nothing where all stay.
+    is that of an indicator, up to a factor of 2: their root mean square or, without negative values
+    (shares, grey values from 0 to 1), the largest. Nothing where all stay.
     """
     sizes = no_zeros(deviations)
     if model.scale is None:
         rare = filled < 0.5
         means, sizes = np.where(rare, 0.0, means), np.where(rare, no_zeros(largest), sizes)
         size = np.where(rare, largest, np.hypot(means, deviations))
-        fine = (size >= 0.5) & (size <= 2.0)
+        fine = (size <= 2.0) & (np.where(least >= 0.0, largest, size) >= 0.5)
         means, sizes = np.where(fine, 0.0, means), np.where(fine, 1.0, sizes)
         if fine.all():
             return {}
@@ -399,6 +410,18 @@ def no_zeros(sizes: Array) -> Array:
     """Columns that are constant, or overflow, stay as they are."""
     sizes = sizes.astype(np.float64)
     return np.where((sizes > 0.0) & np.isfinite(sizes), sizes, 1.0)
+
+
+def scale_C(values: Array, indptr: Array, constant: bool, weights: Any = 1.0) -> float:
+    """What ``C="scale"`` stands for; ``constant`` says whether that feature is among the values.
+
+    Features s times as large make the same model with C/s². ``weights`` are those of the rows.
+    """
+    weights = np.broadcast_to(weights, len(indptr) - 1)
+    with np.errstate(over="ignore"):  # refused later
+        squares = np.square(values, dtype=np.float64)
+        norm = float(squares @ np.repeat(weights, np.diff(indptr))) / float(weights.sum())
+    return SCALE / (norm if constant else norm + 1.0)
 
 
 def refuse_overflow(problem: Any, price: float) -> None:
@@ -428,7 +451,7 @@ class BaseSSVM:
 
     Parameters
     ----------
-    C : float or "auto", default=1.0, of graphs 0.1
+    C : float or "auto", default=1.0
         Weight of an example's slack; ``float("inf")`` for a hard margin, which wants exact
         inference. ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it
         was.
@@ -529,9 +552,14 @@ class BaseSSVM:
         """C as a number for this problem and these weights of examples; where "auto" begins."""
         return float(self._scaled_C(problem, weights) if isinstance(self.C, str) else self.C)
 
-    def _scaled_C(self, problem: Any, weights: Array) -> float:
+    def _scaled_C(self: Any, problem: Any, weights: Array) -> float:
         """What ``C="scale"`` stands for, where that is the default; else the default."""
-        return cast("float", type(self).C)
+        if type(self).C != "scale":
+            return cast("float", type(self).C)
+        starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
+        alone = len(problem.indptr) == len(weights) + 1  # examples of one row each
+        rows = weights if alone else np.repeat(weights, np.diff(starts))
+        return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), rows)
 
     def _settings(self) -> dict[str, Any]:
         """What multipliers of different calls must have in common."""

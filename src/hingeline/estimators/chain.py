@@ -26,9 +26,6 @@ from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
 
-#: ``C="scale"`` is this over the mean squared norm of a token; see ``benchmarks/defaults.py``.
-SCALE = 3.0
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TokenModel:
@@ -41,8 +38,8 @@ class TokenModel:
         Standardise the columns of dense numbers (mean 0, deviation 1), and divide those of sparse
         ones by their largest absolute value; weights are then those of the scaled features.
         None: do so with dense columns far from the size of an indicator (a root mean square below
-        ½ or above 2), unless C is a number or ``slack="nu"``; those that are mostly 0, such as
-        pixels, then count as sparse.
+        ½ or above 2, but not those from 0 to about 1), unless C is a number or ``slack="nu"``;
+        those that are mostly 0, such as pixels, then count as sparse.
     features : encoder, optional
         What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
         of it is fitted with the model. None: numbers need none; words go through
@@ -79,11 +76,6 @@ class TokenModel:
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
 
-    def _wants_scale(self: Any, dense: bool) -> bool:
-        if self.scale is not None:
-            return bool(self.scale)
-        return dense and isinstance(self.C, str) and getattr(self, "slack", "") != "nu"
-
     def _learn_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
         """Tokens of the first sequences as rows, and where sequences begin."""
         self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
@@ -104,10 +96,6 @@ class TokenModel:
         what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
         checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
         return checks.as_csr(scale_columns(self, matrix)), offsets
-
-    def _scaled_C(self, problem: Any, weights: Array) -> float:
-        tokens = np.repeat(weights, np.diff(problem.offsets))
-        return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), tokens)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -269,18 +257,6 @@ class ChainModel:
         right = np.array([a == b for a, b in zip(best, flat, strict=True)])
         weights = checks.check_sample_weight(sample_weight, len(predicted))
         return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
-
-
-def scale_C(values: Array, indptr: Array, constant: bool, weights: Any = 1.0) -> float:
-    """What ``C="scale"`` stands for; ``constant`` says whether that feature is among the values.
-
-    Features s times as large make the same model with C/s². ``weights`` are those of the tokens.
-    """
-    weights = np.broadcast_to(weights, len(indptr) - 1)
-    with np.errstate(over="ignore"):  # refused later
-        squares = np.square(values, dtype=np.float64)
-        norm = float(squares @ np.repeat(weights, np.diff(indptr))) / float(weights.sum())
-    return SCALE / (norm if constant else norm + 1.0)
 
 
 class SummedSlack(NamedTuple):

@@ -16,7 +16,14 @@ from hingeline._checks import Array
 from hingeline.core import registry
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
-from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
+from hingeline.estimators.base import (
+    BaseModel,
+    BaseSSVM,
+    choose_scales,
+    measure_columns,
+    scale_columns,
+    share_docs,
+)
 from hingeline.features.input import find_classes, number_labels, stack_labels, stack_sequences
 from hingeline.features.tables import Labels
 from hingeline.inference.factor_graph import join, make_topology, starts_of
@@ -213,6 +220,9 @@ class GraphModel:
 
     Parameters
     ----------
+    C : float, "scale" or "auto", default="scale"
+        As in :class:`hingeline.ChainSSVM`, by the mean squared norm of a node's features (of a
+        row's); ``float("inf")``, a hard margin, wants exact inference.
     slack : {"max", "sum", "nu"}, default="max"
         As in :class:`hingeline.ChainSSVM`; ``"sum"`` over the outputs that decoding finds.
     inference : str, default="auto"
@@ -225,6 +235,9 @@ class GraphModel:
         trains the LP relaxation with constraints softened by ``solver_options={"rho": …}``, so that
         primal and dual are those of that problem. Options must be those of the solver that is
         chosen. See :class:`hingeline.ChainSSVM` for the others.
+    scale : bool, optional
+        Bring columns to similar sizes, as in :class:`hingeline.ChainSSVM`; those of edges are
+        divided by their root mean square, and not centred. Weights are those of scaled features.
 
     Attributes
     ----------
@@ -245,6 +258,7 @@ class GraphModel:
     inference: str = "auto"
     class_weight: Any = None
     fit_intercept: bool = True
+    scale: bool | None = None
 
     def _check_values(self: Any) -> None:
         super()._check_values()  # type: ignore[misc]
@@ -277,6 +291,14 @@ class GraphModel:
             what = "C=inf (a hard margin) needs exact inference, which these graphs do not allow"
             raise ValueError(f"{what} with inference={self.inference!r}: choose a finite C.")
         self._fit_problem(problem, weights)
+        # With two labels a hinge is right under any noise, and a number may be meant to be small.
+        if self.slack == "max" and isinstance(self.C, str) and len(problem.cost) > 2:
+            losses = problem.node_weight * problem.cost[problem.labels].max(axis=1)
+            at_zero = self.C_ * (np.add.reduceat(losses, problem.node_offset[:-1]) @ weights)
+            what = "no weights are better than 0 by more than 1 % (the dual proves it)"
+            why = "features and edges leave most labels less likely than all others together"
+            if self.dual_objective_ > 0.99 * at_zero:
+                checks.warn(f"{what}: {why}, and then a hinge learns nothing. Use slack='sum'.")
 
     def _decode(self: Any, problem: GraphProblem) -> tuple[Array, Array, Array, Array]:
         """States of all variables; upper bounds and values of examples, and where they meet."""
@@ -355,6 +377,22 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
     return list(X), known["node"][0], known.get("edge", (0, ""))[0]
 
 
+def stack_features(graphs: list[Graph]) -> tuple[sp.csr_matrix, bool, Array]:
+    """Features of all nodes, whether those of all graphs are dense, and features of all edges."""
+    rows = [x.node_features for x in graphs]
+    edges = [x.edge_features for x in graphs if x.n_edges and x.edge_features is not None]
+    dense = not any(map(sp.issparse, rows))
+    return stack_sequences(rows)[0], dense, np.concatenate(edges or [np.empty((0, 0))])
+
+
+def choose_edge_scales(
+    model: Any, means: Array, deviations: Array, *more: Array
+) -> dict[str, Array]:
+    """What columns of edges are divided by; centred ones would want a constant beside them."""
+    found = choose_scales(model, np.zeros(len(means)), np.hypot(means, deviations), *more)
+    return {"edge_feature_scales_": found["feature_scales_"]} if found else {}
+
+
 @share_docs
 @dataclass(eq=False, repr=False)
 class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
@@ -381,6 +419,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     classes_ : ndarray
     unary_coef_ : ndarray of shape (labels, features); with node types, (types, labels, features)
     intercept_ : ndarray of shape (labels,), or (types, labels)
+    feature_means_, feature_scales_, edge_feature_scales_ : ndarray; where columns were scaled
     pairwise_coef_ : ndarray of shape (labels, labels)
         ``[label of the first node, label of the second]``; with edge features
         (features, labels, labels), with edge types one of these for each type.
@@ -399,7 +438,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     [['sky', 'sky', 'grass'], ['grass', 'sky']]
     """
 
-    C: float | str = 0.1
+    C: float | str = "scale"
     _: KW_ONLY
     void_label: Any = None
 
@@ -427,6 +466,12 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         flat = [label for own in labels for label in own]
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
+        nodes, dense, edges = stack_features(graphs)
+        dense = dense and self._wants_scale(True)
+        scale_columns(self, nodes.toarray() if dense else nodes, first=True)
+        self.__dict__.pop("edge_feature_scales_", None)
+        if edges.size and self._wants_scale(True):
+            self.__dict__.update(choose_edge_scales(self, *measure_columns(edges)))
         self._fit_graphs(self._make(graphs, numbers, checks.weigh_costs(self, numbers)), weights)
         return self
 
@@ -460,6 +505,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     def _make(self, graphs: list[Graph], labels: Array, cost: Array) -> GraphProblem:
         k = len(self.classes_)
         featured = self.n_edge_features_ > 0
+        sizes = getattr(self, "edge_feature_scales_", 1.0)
         topologies, node_types, node_weights, factor_templates, values = [], [], [], [], []
         for x in graphs:
             node_types.append(np.zeros(x.n_nodes, int) if x.node_types is None else x.node_types)
@@ -468,7 +514,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             factor_templates.append(types)
             sets = [x.edges]
             if featured and x.n_edges:
-                values.append(x.edge_features.ravel())
+                values.append((x.edge_features / sizes).ravel())
             for j, name in enumerate(self.factor_orders_):
                 if len(x.factors.get(name, ())):
                     sets.append(x.factors[name])
@@ -480,9 +526,9 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         widths = np.ones(len(orders), dtype=int)
         widths[: self.n_edge_types_] = max(1, self.n_edge_features_)
         templates = np.concatenate(node_types), np.concatenate(factor_templates)
-        sizes = np.full(self.n_node_types_, k), widths, np.array([k**order for order in orders])
-        matrix = self._with_constant(stack_sequences([x.node_features for x in graphs])[0])
-        known = (join(topologies), *templates, *sizes, matrix, labels, cost)
+        counts = np.full(self.n_node_types_, k), widths, np.array([k**order for order in orders])
+        matrix = checks.as_csr(scale_columns(self, stack_features(graphs)[0]))
+        known = (join(topologies), *templates, *counts, self._with_constant(matrix), labels, cost)
         more: dict[str, Any] = {"node_weight": np.concatenate(node_weights)}
         if featured:
             more["factor_start"] = starts_of(widths[templates[1]])
@@ -579,6 +625,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         return right / total
 
     def _fitted_to_json(self, arrays: dict[str, Array]) -> dict[str, Any]:
+        if hasattr(self, "edge_feature_scales_"):
+            arrays["edge_feature_scales_"] = self.edge_feature_scales_
         return {
             "node_types": self.n_node_types_,
             "edge_types": self.n_edge_types_,
@@ -595,3 +643,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         checks.require(fine, "types, edge features and orders of named factors must be counts")
         self.n_node_types_, self.n_edge_types_, self.n_edge_features_ = counts
         self.factor_orders_ = orders
+        if "edge_feature_scales_" in arrays:
+            self.edge_feature_scales_ = sizes = arrays["edge_feature_scales_"]
+            fine = sizes.dtype == np.float64 and sizes.shape == (counts[2],)
+            fine = fine and bool((sizes > 0.0).all() and np.isfinite(sizes).all())
+            checks.require(fine, "edge_feature_scales_ must be a number for every feature")

@@ -146,7 +146,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
     (2, 4)
     """
 
-    C: float | str = 1.0
+    C: float | str = "scale"
     _: KW_ONLY
     edges: Any = "full"
 

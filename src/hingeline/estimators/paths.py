@@ -112,8 +112,8 @@ def C_path(estimator: BaseSSVM, X: Any, y: Any, Cs: Values = None, **fit_params:
         changed.
     X, y : as for its ``fit``
     Cs : sequence of float, optional
-        Default: ten values from a hundredth to a hundred times the estimator's default C, for
-        chains 0.1.
+        Default: ten values from a hundredth to a hundred times the estimator's default C, of
+        0.1 where that is ``"scale"``.
     **fit_params : passed to ``fit``
     """
     default = signature(type(estimator)).parameters["C"].default

@@ -20,7 +20,8 @@ from hingeline.constraints.penalties import Penalties, as_constraints, learn_con
 from hingeline.core.blocks import spread
 from hingeline.core.primitives import Workers
 from hingeline.estimators.allowed import choose_scheme
-from hingeline.estimators.chain import ChainSSVM, scale_C
+from hingeline.estimators.base import scale_C
+from hingeline.estimators.chain import ChainSSVM
 from hingeline.features import input as reading
 from hingeline.features.tables import TokenTable
 from hingeline.semisupervised import annealing
