@@ -299,3 +299,16 @@ def test_verbose_tells_the_search(capsys: Any) -> None:
     text = capsys.readouterr().err
     assert "nu=" in text
     assert "held-out" in text
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_auto_keeps_to_what_all_examples_allow(seed):
+    """Without the held-out ones the mean of the largest losses may be higher than with them."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 30, size=20)
+    X = [rng.normal(size=(n, 2)) for n in lengths]
+    y = [rng.integers(0, 3, size=n).tolist() for n in lengths]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = ChainSSVM(slack="nu", nu="auto", random_state=seed).fit(X, y)
+    assert model.nu_ == pytest.approx(lengths.mean())  # labels are noise: as high as it goes

@@ -257,7 +257,7 @@ def choose_nu(
     """
     search, trials = HeldOut("nu", estimator, compiled, weights, workers), Trials()
     duals: list[Any] = []
-    highest = Margins.of(compiled, search.rest, workers).highest()
+    highest = min(Margins.of(compiled, w, workers).highest() for w in (search.rest, weights))
     check_admissible(0.0, highest)
 
     def fit(nu: float) -> None:
