@@ -189,6 +189,9 @@ def test_words_in_other_forms(parser, treebank):
         *parser.predict(X[1:2]),
     ]
     assert parser.predict_nbest([[]], 2) == [[]]
+    assert parser.predict([]) == parser.predict_nbest([], 2) == []
+    with pytest.raises(ValueError, match="X has no words: there is nothing to score"):
+        parser.score([], [])
 
 
 WORD = [{"form": "a", "upos": "X"}, {"form": "b", "upos": "X"}]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, cross_val_predict
 
 from hingeline import ChainCRF, ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM, load
@@ -97,8 +98,14 @@ def test_sequences_without_tokens_have_no_labels(tagger: Any) -> None:
     fixed = tagger.predict([[], note], allowed=[None, {0: "B-PER"}])
     assert fixed[1][0] == "B-PER"
     assert tagger.predict([[]])[0].dtype == tagger.classes_.dtype
+    assert tagger.predict([]) == []  # the last batch of a loop may be empty
+    for X, y in (([], []), ([[]], [[]])):
+        with pytest.raises(ValueError, match="X has no tokens: there is nothing to compare"):
+            tagger.score(X, y)
+    with pytest.raises(NotFittedError):
+        ChainSSVM().predict([])
     with pytest.raises(ValueError, match="X is empty: there are no sequences"):
-        tagger.predict([])
+        ChainSSVM().fit([], [])
     with pytest.raises(ValueError, match=r"X\[1\] is an empty sequence"):
         ChainSSVM().fit([[{"a": 1}], []], [["x"], []])
 

@@ -88,6 +88,9 @@ def test_rules_with_learned_weights_count_at_prediction(fitted):
     under = fitted.predict(X)
     again = fitted.predict(X, constrained=True)
     assert [a.tolist() for a in under] == [b.tolist() for b in again]
+    with_empty = fitted.predict([[], *X[:2], []])
+    assert [a.tolist() for a in with_empty] == [[], *(b.tolist() for b in under[:2]), []]
+    assert fitted.predict([]) == []
     right = np.concatenate(under) == np.concatenate([np.array(part) for part in y])
     assert fitted.score(X, y) == right.mean() > fitted.base_.score(X, y)
     given = model(weights="given").fit(*data())

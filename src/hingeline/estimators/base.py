@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from html import escape
 from inspect import cleandoc, signature
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -171,8 +172,9 @@ class BaseModel(BaseEstimator):
         scores = np.empty((len(offsets) - 1, n))
         counts = np.empty(len(scores), dtype=np.int64)
         self._over(kernel, problem, outputs, scores, counts)
-        for i, own in enumerate(np.split(outputs, n * offsets[1:-1])):
-            yield own.reshape(n, -1)[: counts[i]], scores[i, : counts[i]].tolist()
+        for i, (lo, hi) in enumerate(pairwise((n * offsets).tolist())):
+            own = outputs[lo:hi].reshape(n, -1)
+            yield own[: counts[i]], scores[i, : counts[i]].tolist()
 
     def _store(self, result: Result) -> None:
         """Take over weights, certificate and curve of a run."""

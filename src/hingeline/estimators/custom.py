@@ -145,6 +145,7 @@ class SSVM(BaseSSVM, BaseModel):
         check_is_fitted(self, "weights_")
         loss, pack = custom.find_loss(self.structure), self.structure.pack
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
+        require(len(X) > 0, "X is empty: there is nothing to score.")
         losses = [loss(x, pack(own), self._decode(x)) for x, own in zip(X, y, strict=True)]
         return 0.0 - float(np.mean(losses))
 

@@ -127,7 +127,7 @@ class ArcFeatures(BaseEstimator):
     def read(self, X: Any, empty: bool = False) -> TokenTable:
         """Sentences as a table: of dicts, of tuples (``columns``), of plain forms, or a table.
 
-        Sentences without words are refused unless they may be ``empty``.
+        Sentences without words, and no sentences, are refused unless they may be ``empty``.
         """
         if isinstance(X, TokenTable):
             table = X
@@ -143,7 +143,7 @@ class ArcFeatures(BaseEstimator):
                 what = f"words have {len(first)} columns, and columns= names {len(names)}"
                 require(len(first) == len(names), f"{what}: name every column in ArcFeatures.")
             table = TokenTable.from_sentences(X, names)
-        require(len(table), "X is empty: there are no sentences.")
+        require(empty or len(table), "X is empty: there are no sentences.")
         if not empty and not table.lengths.all():
             raise ValueError(f"X[{np.argmin(table.lengths)}] is an empty sentence: drop it.")
         return table

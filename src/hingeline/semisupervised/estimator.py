@@ -445,8 +445,15 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if constrained is None:
             blind = words is None and getattr(self, "_words_given", False)
             constrained = self.weights == "learned" and not blind
-        if not (rules and constrained):
+        empty = reading.find_empty(X, lengths)
+        if not (rules and constrained) or (empty is not None and len(empty) == len(X)):
             return self.base_.predict(X, lengths, allowed)
+        if empty is not None:
+            rest = [i for i in range(len(X)) if i not in empty]
+            known = (None if part is None else [part[i] for i in rest] for part in (allowed, words))
+            kept = zip(("allowed", "words"), known, strict=True)
+            others = iter(self.predict([X[i] for i in rest], constrained=True, **dict(kept)))
+            return [self.classes_[:0] if i in empty else next(others) for i in range(len(X))]
         problem = self.base_._prepare(X, lengths, allowed)
         seen = find_words(X, words, np.arange(len(problem.offsets) - 1), problem.offsets)
         penalties = Penalties(rules, seen, self.classes_.tolist(), unknown="ignore")
