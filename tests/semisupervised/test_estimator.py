@@ -83,7 +83,7 @@ def test_the_steps_begin_with_the_labelled_ones_alone(fitted):
     assert scores[fitted.selected_] == right.mean()
 
 
-def test_rules_with_learned_weights_count_at_prediction(fitted):
+def test_rules_with_learned_weights_count_at_prediction(fitted, tmp_path):
     X, y = task(200, 60)
     under = fitted.predict(X)
     again = fitted.predict(X, constrained=True)
@@ -96,9 +96,12 @@ def test_rules_with_learned_weights_count_at_prediction(fitted):
     given = model(weights="given").fit(*data())
     found = [labels.tolist() for labels in given.predict(X)]
     assert found == [labels.tolist() for labels in given.base_.predict(X)]
+    given.save(tmp_path / "given.hinge")
+    loaded = SemiSupervisedSSVM.load(tmp_path / "given.hinge", RULES)
+    assert found == [labels.tolist() for labels in loaded.predict(X)]
 
 
-def test_rules_that_saw_words_in_training_want_them_at_prediction():
+def test_rules_that_saw_words_in_training_want_them_at_prediction(tmp_path):
     """Nothing but the words, which X does not hold, says where B is."""
     X, y, words = [[["f"], ["f"]]] * 9, [["A", "B"]] * 3 + [None] * 6, [["a", "b"]] * 9
     apart = model(constraints=[cs.Words(["b"], "B")]).fit(X, y, words=words)
@@ -106,6 +109,9 @@ def test_rules_that_saw_words_in_training_want_them_at_prediction():
     assert apart.predict(X[:1], words=[["b", "b"]])[0].tolist() == ["B", "B"]
     assert apart.predict(X[:1], constrained=False, words=[["b", "b"]])[0].tolist() == ["A", "B"]
     assert apart.score(X[:1], [["A", "B"]]) == 1.0
+    apart.save(tmp_path / "apart.hinge")
+    again = SemiSupervisedSSVM.load(tmp_path / "apart.hinge", [cs.Words(["f"], "B")])
+    assert again.predict(X[:1])[0].tolist() == ["A", "B"]  # X are not the words
 
 
 def test_unlabelled_sequences_without_constraints_are_fitted_to_predictions(fitted):

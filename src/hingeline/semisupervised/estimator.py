@@ -474,6 +474,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             for row in (step._asdict() for step in self.steps_)
         ]
         record: dict[str, Any] = {"steps": rows, "selected": self.selected_}
+        record["words_given"] = getattr(self, "_words_given", False)
         if self.weights == "learned":
             rules = getattr(self, "constraints_", [])
             record["weights"] = {rule.title: rule.weight for rule in rules if not rule.hard}
@@ -505,6 +506,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             what = f"{path} holds no record of a semi-supervised fit"
             raise ValueError(f"{what}: load it with ChainSSVM.load.") from None
         found = cls(base=clone(model), constraints=restore_rules(record, constraints))
+        found.weights = "learned" if "weights" in record else "given"
+        found._words_given = record.get("words_given") is True
         found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
         found._choose(model, steps, chosen)
         return found
