@@ -491,6 +491,7 @@ CUSTOM = [
     ),
     ("lengths", Plain(), {}, (INPUTS, OUTPUTS[:2]), ValueError, ["X has 4", "y has 2"]),
     ("empty", Plain(), {}, ([], []), ValueError, ["X is empty"]),
+    ("large C", Plain(), {"C": 1e300}, (INPUTS, OUTPUTS), ValueError, ["C times", "lower C"]),
     ("no list", Plain(), {}, (3, OUTPUTS), TypeError, ["X and y must be lists"]),
     ("None for y", Plain(), {}, (INPUTS, None), TypeError, ["X and y must be lists"]),
     ("None in y", Plain(), {}, (INPUTS, [0, None, 1, 0]), TypeError, ["NoneType", "pack()"]),

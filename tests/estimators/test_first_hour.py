@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -193,3 +194,15 @@ def test_label_sets_are_no_indicators() -> None:
     for y in ([["a"], ["b"], ["a", "b"]], [{"a"}, set(), {"b"}], [["a"], ["b"], []]):
         with pytest.raises(ValueError, match="MultiLabelBinarizer"):
             MultilabelSSVM().fit(np.eye(3), y)
+
+
+def test_a_model_without_weights_says_so() -> None:
+    """Labels that no feature tells of: w = 0 is the optimum for every C, certified as any other."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 5, 2)), rng.integers(0, 5, (40, 5))
+    for C in ("scale", 0.01):
+        with pytest.warns(UserWarning, match="no weights .* so that predictions mean little"):
+            model = ChainSSVM(C=C, random_state=0).fit(X, y)
+        assert model.converged_
+    with warnings.catch_warnings(action="error"):  # weights may be tiny and yet tell labels apart
+        ChainSSVM(C=1e-9, random_state=0).fit(X + 2.0 * (y == 0)[..., None], y == 0)

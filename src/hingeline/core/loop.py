@@ -280,7 +280,7 @@ def _result(
     if chosen is not None:
         weights, primal = chosen, solver.primal_of(chosen)
     elif solver.polishes and not (solver.hard or solver.restricted):
-        weights, primal = _polish(solver, weights, primal, gap)
+        weights, primal = _polish(solver, weights, primal, gap, limits.name)
     if chosen is not None or primal != progress.best_primal:
         gap = primal - progress.best_dual if solver.bounded else math.nan
         rel = relative(gap, solver.positive_part(primal))
@@ -337,7 +337,7 @@ def _result(
 
 
 def _polish(
-    solver: CertifiedSolver, weights: Array, primal: float, gap: float
+    solver: CertifiedSolver, weights: Array, primal: float, gap: float, name: str
 ) -> tuple[Array, float]:
     """The weights, or better ones beside them that only rounding kept a solver from.
 
@@ -349,6 +349,10 @@ def _polish(
     if half <= 4.0 * max(gap, 0.0) + 1e-10 * abs(primal):
         zero = np.zeros_like(weights)
         value = solver.primal_of(zero)
+        if (primal > value or not weights.any()) and 0.0 < 0.99 * value <= primal - gap:
+            what = "no weights (w = 0) are better than those found and within 1 % of the optimum"
+            why = "the features tell too little of the labels for this loss, whatever C is"
+            warn(f"{name}: {what}, so that predictions mean little; {why}: add features.")
         # By rounding only: weights of an early pass may be worse than none and predict far better.
         if value < primal <= value * (1.0 + 1e-9):
             return zero, value

@@ -410,6 +410,8 @@ def no_zeros(sizes: Array) -> Array:
 
 def refuse_overflow(problem: Any, price: float) -> None:
     """Refuse features so large that squares of planes, or of all of them together, overflow."""
+    what = f"C times the weights of the examples sums to {price:.3g}, and its square overflows"
+    require(price < 1e150 or math.isinf(price), f"{what}: lower C or sample_weight.")
     for name in ("values", "factor_values"):
         values = getattr(problem, name, None)
         if not isinstance(values, np.ndarray) or not values.size:
