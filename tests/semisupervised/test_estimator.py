@@ -115,7 +115,8 @@ def test_rules_that_saw_words_in_training_want_them_at_prediction(tmp_path):
 
 
 def test_unlabelled_sequences_without_constraints_are_fitted_to_predictions(fitted):
-    plain = model(constraints=()).fit(*data())
+    with pytest.warns(UserWarning, match="those of the labelled ones alone: give constraints"):
+        plain = model(constraints=()).fit(*data())
     assert all(step.penalty == 0.0 for step in plain.steps_[1:])
     assert plain.steps_[1].violations == 0.0
     X, y = task(200, 60)
@@ -399,6 +400,7 @@ def test_clones_and_parameters_of_the_base():
     ("parameters", "message"),
     [
         ({"base": ChainSSVM(slack="squared")}, "use slack='max'"),
+        ({"base": ChainSSVM(C="auto")}, "give the C_ of a fit on the labelled sequences"),
         ({"base": ChainSSVM(rescale="slack")}, "use rescale='margin'"),
         ({"base": ChainSSVM(solver="one-slack")}, "solver"),
         ({"base": ChainSSVM(C=float("inf"))}, "C must be greater than 0"),

@@ -244,6 +244,8 @@ def check_margin_base(model: Any) -> None:
     require(not model._zero_one, f"{what}: use a loss that is a sum over tokens.")
     one_of("base's solver", model.solver, ("auto", "sdm"))
     if model.C != "scale":
+        how = "give the C_ of a fit on the labelled sequences"
+        require(model.C != "auto", f"base's C='auto' does not suit unlabelled sequences: {how}.")
         positive("base's C", model.C)
 
 
@@ -389,6 +391,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             chosen = int(np.argmax([step.dev_score for step in path.steps]))
         elif select == "violations":
             chosen = annealing.choose_by_violations(path.steps)
+            if chosen == 0 and not self.constraints_ and schedule != ():
+                what = "without constraints nothing tells whether unlabelled sequences helped, and"
+                how = "give constraints, dev=(X, y), or select='last'"
+                warn(f"{what} the weights are those of the labelled ones alone: {how}.")
         model._store(path.results[chosen])
         self.transduction_ = data.restore_order(path.labels[chosen])
         self.step_weights_: list[Any] = [result.weights for result in path.results]
