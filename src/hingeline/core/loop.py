@@ -351,7 +351,7 @@ def _polish(
         value = solver.primal_of(zero)
         if (primal > value or not weights.any()) and 0.0 < 0.99 * value <= primal - gap:
             what = "no weights (w = 0) are better than those found and within 1 % of the optimum"
-            why = "the features tell too little of the labels for this loss: add some, or scale them"
+            why = "the features tell too little of the labels for this loss: add or scale them"
             warn(f"{name}: {what}, so that predictions mean little; {why}.")
         # By rounding only: weights of an early pass may be worse than none and predict far better.
         if value < primal <= value * (1.0 + 1e-9):

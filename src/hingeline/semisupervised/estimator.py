@@ -456,9 +456,9 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             return self.base_.predict(X, lengths, allowed)
         if empty is not None:
             rest = [i for i in range(len(X)) if i not in empty]
-            known = (None if part is None else [part[i] for i in rest] for part in (allowed, words))
-            kept = zip(("allowed", "words"), known, strict=True)
-            others = iter(self.predict([X[i] for i in rest], constrained=True, **dict(kept)))
+            kept = [None if part is None else [part[i] for i in rest] for part in (allowed, words)]
+            new = [X[i] for i in rest]
+            others = iter(self.predict(new, None, kept[0], constrained=True, words=kept[1]))
             return [self.classes_[:0] if i in empty else next(others) for i in range(len(X))]
         problem = self.base_._prepare(X, lengths, allowed)
         seen = find_words(X, words, np.arange(len(problem.offsets) - 1), problem.offsets)
