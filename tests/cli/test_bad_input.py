@@ -203,6 +203,10 @@ def test_labels_that_training_has_not_seen(models, folder):
     done("train", folder / "train", "-m", folder / "m.hinge", "--dev", file)
     rows = write(folder / "rows", "9 1:1\n1 2:1\n")
     assert "9" in done("evaluate", models / "svmlight.hinge", rows)
+    rows = write(folder / "rows", "8 1:1\n9 2:1\n")
+    assert "none of the labels (8, 9)" in refused("evaluate", models / "svmlight.hinge", rows)
+    file = write(folder / "file", "a 1:0.5\nb 1:1\n")
+    assert "none of the labels" in refused("evaluate", models / "conll.hinge", file)
 
 
 def test_one_label(models, folder):

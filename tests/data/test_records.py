@@ -96,13 +96,23 @@ def test_documents_of_spacy():
     assert table.sentences("ner") == [["B-PER", "I-PER", "O", "O"]]
 
 
+PAIR = '{"tokens": ["a"], "tags": ["O"]}\n'
+
+
+def test_lists_of_something_else_are_left_out():
+    text = '{"tokens": ["a"], "ids": [1, 2]}\n{"tokens": ["a", "b"], "ids": [1, 2]}\n'
+    assert read_jsonl(io.StringIO(text)).names == ("tokens",)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ('{"tokens": ["a"]}\nnot\n', ":2: this is no JSON"),
         ("[1]\n", ":1: this is no JSON object; write"),
         ('{"tokens": "a b"}\n', ":1: there is no list of words; write"),
-        ('{"tokens": ["a"], "tags": ["O"]}\n{"tokens": ["a", "b"], "tags": ["O"]}', ":2: .*'tags'"),
+        (f'{PAIR}{{"tokens": ["a", "b"], "tags": ["O"]}}', ":2: .*1 items in 'tags' and 2 items"),
+        (f'{{"tokens": ["a"], "tags": []}}\n{PAIR * 2}', ":1: .*0 items in 'tags' and 1 items"),
+        (f'{PAIR}{{"tokens": ["a"]}}', ":2: there are no list 'tags' and 1 items"),
         ('{"tokens": [{"word": "a"}]}\n', ":1: this is not what spaCy writes"),
     ],
 )

@@ -469,6 +469,21 @@ class NotANumber(Plain):
         return np.array([1.0, np.nan])
 
 
+class FarOff(Plain):
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        return np.array([x[0], 1.0])
+
+
+class Costly(Plain):
+    def loss(self, y_true: Any, y: Any) -> float:
+        return 1.0
+
+
+class Scalar(Plain):
+    def decode(self, x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
+        return 0
+
+
 class LengthOfX(Plain):
     def joint_feature(self, x: Any, y: Any) -> Any:
         return np.ones(len(x))
@@ -491,6 +506,7 @@ CUSTOM = [
     ),
     ("lengths", Plain(), {}, (INPUTS, OUTPUTS[:2]), ValueError, ["X has 4", "y has 2"]),
     ("empty", Plain(), {}, ([], []), ValueError, ["X is empty"]),
+    ("large C", Plain(), {"C": 1e300}, (INPUTS, OUTPUTS), ValueError, ["C times", "lower C"]),
     ("no list", Plain(), {}, (3, OUTPUTS), TypeError, ["X and y must be lists"]),
     ("None for y", Plain(), {}, (INPUTS, None), TypeError, ["X and y must be lists"]),
     ("None in y", Plain(), {}, (INPUTS, [0, None, 1, 0]), TypeError, ["NoneType", "pack()"]),
@@ -500,6 +516,10 @@ CUSTOM = [
     ("ragged in y", Plain(), {}, (INPUTS, [[[0], [1, 2]]] * 4), TypeError, ["pack()", "list"]),
     ("table of features", Table(), {}, (INPUTS, OUTPUTS), ValueError, ["joint_feature", "(2, 2)"]),
     ("NaN", NotANumber(), {}, (INPUTS, OUTPUTS), ValueError, ["joint_feature(X[0], y[0])", "NaN"]),
+    ("NaN later", FarOff(), {}, ([[1], [np.nan]], [0, 1]), ValueError, ["(X[1], y[1])", "NaN"]),
+    ("1e200", FarOff(), {}, ([[1], [1e200]], [0, 1]), ValueError, ["above 1e100", "scale"]),
+    ("true loss", Costly(), {}, (INPUTS, OUTPUTS), ValueError, ["loss(y[0], y[0]) is 1"]),
+    ("scalar", Scalar(), {}, (INPUTS, OUTPUTS), TypeError, ["decode returns", "1 ints"]),
     (
         "features of other lengths",
         LengthOfX(),

@@ -106,6 +106,12 @@ def test_weights_of_zero_are_no_predictions() -> None:
     assert [trial.held_out_loss for trial in model.C_path_] == [1.0] * len(model.C_path_)
 
 
+def test_one_label_leaves_nothing_to_choose() -> None:
+    model = ChainSSVM("auto", random_state=0).fit([np.eye(2)] * 10, [["a", "a"]] * 10)
+    assert len(model.C_path_) == 1
+    assert model.predict([np.eye(2)])[0].tolist() == ["a", "a"]
+
+
 def test_nothing_is_tried_where_no_gain_could_be_told_from_chance() -> None:
     X, y = rows(noise=0.1)
     seed = np.random.RandomState(0).randint(2**31 - 1)

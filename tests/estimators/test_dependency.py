@@ -189,6 +189,9 @@ def test_words_in_other_forms(parser, treebank):
         *parser.predict(X[1:2]),
     ]
     assert parser.predict_nbest([[]], 2) == [[]]
+    assert parser.predict([]) == parser.predict_nbest([], 2) == []
+    with pytest.raises(ValueError, match="X has no words: there is nothing to score"):
+        parser.score([], [])
 
 
 WORD = [{"form": "a", "upos": "X"}, {"form": "b", "upos": "X"}]
@@ -209,6 +212,8 @@ WORD = [{"form": "a", "upos": "X"}, {"form": "b", "upos": "X"}]
         ([WORD], [[(0, "root")]], r"y\[0\] has 1 words and X\[0\] has 2"),
         ([WORD, []], [[(0, "r"), (1, "x")], []], r"X\[1\] is an empty sentence: drop it"),
         ([], [], "X is empty"),
+        (WORD, [[(0, "root")]], r"X\[0\] is a word, not a sentence: pass \[X\]"),
+        ([[{"word": "a"}]], [[(0, "root")]], "columns among word: call them form"),
         ([WORD], [], "X has 1 sentences and y has 0 trees"),
         (
             [[*WORD, {"form": "c"}]],

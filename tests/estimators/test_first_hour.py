@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, cross_val_predict
 
 from hingeline import ChainCRF, ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM, load
@@ -97,8 +99,14 @@ def test_sequences_without_tokens_have_no_labels(tagger: Any) -> None:
     fixed = tagger.predict([[], note], allowed=[None, {0: "B-PER"}])
     assert fixed[1][0] == "B-PER"
     assert tagger.predict([[]])[0].dtype == tagger.classes_.dtype
+    assert tagger.predict([]) == []  # the last batch of a loop may be empty
+    for X, y in (([], []), ([[]], [[]])):
+        with pytest.raises(ValueError, match="X has no tokens: there is nothing to compare"):
+            tagger.score(X, y)
+    with pytest.raises(NotFittedError):
+        ChainSSVM().predict([])
     with pytest.raises(ValueError, match="X is empty: there are no sequences"):
-        tagger.predict([])
+        ChainSSVM().fit([], [])
     with pytest.raises(ValueError, match=r"X\[1\] is an empty sequence"):
         ChainSSVM().fit([[{"a": 1}], []], [["x"], []])
 
@@ -190,3 +198,13 @@ def test_label_sets_are_no_indicators() -> None:
     for y in ([["a"], ["b"], ["a", "b"]], [{"a"}, set(), {"b"}], [["a"], ["b"], []]):
         with pytest.raises(ValueError, match="MultiLabelBinarizer"):
             MultilabelSSVM().fit(np.eye(3), y)
+
+
+def test_a_model_without_weights_says_so() -> None:
+    """Labels that no feature tells of: w = 0 is the optimum for every C, certified as any other."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 5, 2)), rng.integers(0, 5, (40, 5))
+    with pytest.warns(UserWarning, match="no weights are better than 0 by more than 1 %"):
+        assert ChainSSVM(random_state=0).fit(X, y).converged_
+    with warnings.catch_warnings(action="error"):  # weights may be tiny and yet tell labels apart
+        ChainSSVM(C=1e-9, random_state=0).fit(X + 2.0 * (y == 0)[..., None], y == 0)

@@ -215,6 +215,7 @@ def test_empty_sentences_have_no_spans(data, fitted):
     found = fitted.predict([[], X[0], []])
     assert [own.tolist() for own in found] == [[], fitted.predict(X[:1])[0].tolist(), []]
     assert fitted.predict_spans([[]]) == [[]]
+    assert fitted.predict_spans([]) == fitted.predict([]) == []
 
 
 def test_files_and_pickles_predict_the_same(data, fitted, tmp_path):

@@ -83,19 +83,27 @@ def test_the_steps_begin_with_the_labelled_ones_alone(fitted):
     assert scores[fitted.selected_] == right.mean()
 
 
-def test_rules_with_learned_weights_count_at_prediction(fitted):
+def test_rules_with_learned_weights_count_at_prediction(fitted, tmp_path):
     X, y = task(200, 60)
     under = fitted.predict(X)
     again = fitted.predict(X, constrained=True)
     assert [a.tolist() for a in under] == [b.tolist() for b in again]
+    with_empty = fitted.predict([[], *X[:2], []])
+    assert [a.tolist() for a in with_empty] == [[], *(b.tolist() for b in under[:2]), []]
+    assert fitted.predict([]) == []
     right = np.concatenate(under) == np.concatenate([np.array(part) for part in y])
     assert fitted.score(X, y) == right.mean() > fitted.base_.score(X, y)
     given = model(weights="given").fit(*data())
     found = [labels.tolist() for labels in given.predict(X)]
     assert found == [labels.tolist() for labels in given.base_.predict(X)]
+    given.save(tmp_path / "given.hinge")
+    loaded = SemiSupervisedSSVM.load(tmp_path / "given.hinge")
+    assert found == [labels.tolist() for labels in loaded.predict(X)]
+    under = [labels.tolist() for labels in given.predict(X, constrained=True)]
+    assert under == [labels.tolist() for labels in loaded.predict(X, constrained=True)] != found
 
 
-def test_rules_that_saw_words_in_training_want_them_at_prediction():
+def test_rules_that_saw_words_in_training_want_them_at_prediction(tmp_path):
     """Nothing but the words, which X does not hold, says where B is."""
     X, y, words = [[["f"], ["f"]]] * 9, [["A", "B"]] * 3 + [None] * 6, [["a", "b"]] * 9
     apart = model(constraints=[cs.Words(["b"], "B")]).fit(X, y, words=words)
@@ -103,10 +111,15 @@ def test_rules_that_saw_words_in_training_want_them_at_prediction():
     assert apart.predict(X[:1], words=[["b", "b"]])[0].tolist() == ["B", "B"]
     assert apart.predict(X[:1], constrained=False, words=[["b", "b"]])[0].tolist() == ["A", "B"]
     assert apart.score(X[:1], [["A", "B"]]) == 1.0
+    apart.save(tmp_path / "apart.hinge")
+    again = SemiSupervisedSSVM.load(tmp_path / "apart.hinge")
+    assert again.predict(X[:1])[0].tolist() == ["A", "B"]  # X are not the words
+    assert again.predict(X[:1], words=[["b", "b"]])[0].tolist() == ["B", "B"]
 
 
 def test_unlabelled_sequences_without_constraints_are_fitted_to_predictions(fitted):
-    plain = model(constraints=()).fit(*data())
+    with pytest.warns(UserWarning, match="those of the labelled ones alone: give constraints"):
+        plain = model(constraints=()).fit(*data())
     assert all(step.penalty == 0.0 for step in plain.steps_[1:])
     assert plain.steps_[1].violations == 0.0
     X, y = task(200, 60)
@@ -396,6 +409,7 @@ def test_clones_and_parameters_of_the_base():
     ("parameters", "message"),
     [
         ({"base": ChainSSVM(slack="squared")}, "use slack='max'"),
+        ({"base": ChainSSVM(C="auto")}, "give the C_ of a fit on the labelled sequences"),
         ({"base": ChainSSVM(rescale="slack")}, "use rescale='margin'"),
         ({"base": ChainSSVM(solver="one-slack")}, "solver"),
         ({"base": ChainSSVM(C=float("inf"))}, "C must be greater than 0"),

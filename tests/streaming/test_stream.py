@@ -577,6 +577,9 @@ def test_what_a_stream_cannot_do_is_said(kind):
             model.partial_fit(*part, passes=1)
         model.set_params(**before)
     model.set_params(C=2.0).partial_fit(*part)  # a whole solution carries them over
+    for fitted in (pickle.loads(pickle.dumps(model)), estimator(kind, tol=0.5).fit(X, y)):
+        with pytest.warns(UserWarning, match="an earlier fit were not kept"):
+            assert fitted.partial_fit(*part, passes=1).n_examples_ == 8
     both = [*part[0], *part[0]], [*part[1], *part[1]]
     other = estimator(kind, C=2.0).partial_fit(*both, classes=range(4))
     assert model.primal_objective_ == pytest.approx(other.primal_objective_, rel=1e-7)

@@ -64,6 +64,9 @@ def evaluate(
             with blame(title):
                 found = [(samples.y, files.predict(estimator, samples.X, known))]
         true, predicted, *words = (_join(parts) for parts in zip(*found, strict=True))
+        if layout.format not in files.SETS:
+            with blame(title):
+                _refuse_foreign(layout, estimator.classes_.tolist(), true)
         if layout.task == "dependencies":
             _print_trees(true, predicted, words[0], labels, as_json)
             return
@@ -108,6 +111,18 @@ def _label(
         return samples.y, predicted
     tags = samples.source.table.sentences("upos")
     return samples.y, predicted, [[tag != "PUNCT" for tag in part] for part in tags]
+
+
+def _refuse_foreign(layout: files.Layout, known: list[Any], true: Any) -> None:
+    """Refuse labels of which a model knows none: the file is meant for another."""
+    labels = {*true} if layout.kind == "flat" else {label for row in true for label in row}
+    if layout.task == "dependencies":
+        labels = {label for _, label in labels}
+    elif layout.task == "segments":
+        labels |= {label.partition("-")[2] for label in labels}
+    own, others = (", ".join(sorted(map(str, part))[:5]) for part in (known, labels))
+    what = f"the model knows none of the labels ({others}): it has {own}"
+    files.require(not labels.isdisjoint(known), f"{what}; is the file meant for another model?")
 
 
 def _join(parts: Sequence[Any]) -> Any:

@@ -124,6 +124,7 @@ class Limits:
     name: str = "the solver"
     started: float = field(default_factory=time.perf_counter)
     compiled: float = field(default_factory=lambda: COMPILING[0])  # seconds, before the start
+    usual: bool = False  # whether C is the default, so that something should be learnt
     #: Says what must be the same for a run to be taken up again.
     identity: Callable[[], dict[str, Any]] = dict
 
@@ -272,7 +273,7 @@ def _result(
     if chosen is not None:
         weights, primal = chosen, solver.primal_of(chosen)
     elif solver.polishes and not (solver.hard or solver.restricted):
-        weights, primal = _polish(solver, weights, primal, gap)
+        weights, primal = _polish(solver, weights, primal, gap, limits)
     if chosen is not None or primal != progress.best_primal:
         gap = primal - progress.best_dual if solver.bounded else math.nan
         rel = relative(gap, solver.positive_part(primal))
@@ -329,7 +330,7 @@ def _result(
 
 
 def _polish(
-    solver: CertifiedSolver, weights: Array, primal: float, gap: float
+    solver: CertifiedSolver, weights: Array, primal: float, gap: float, limits: Limits
 ) -> tuple[Array, float]:
     """The weights, or better ones beside them that only rounding kept a solver from.
 
@@ -338,9 +339,13 @@ def _polish(
     longer by a little have none.
     """
     half, form = 0.5 * float(weights @ weights), solver.form
-    if half <= 4.0 * max(gap, 0.0) + 1e-10 * abs(primal):
+    if half <= 4.0 * max(gap, 0.0) + (0.02 if limits.usual else 1e-10) * abs(primal):
         zero = np.zeros_like(weights)
         value = solver.primal_of(zero)
+        if limits.usual and 0.0 < 0.99 * value <= primal - gap:
+            what = "no weights are better than 0 by more than 1 % (the dual proves it)"
+            why = "most labels are less likely than all others together, and a hinge learns nothing"
+            warn(f"{limits.name}: {what}: {why}. Add features, or use slack='sum'.")
         # By rounding only: weights of an early pass may be worse than none and predict far better.
         if value < primal <= value * (1.0 + 1e-9):
             return zero, value

@@ -143,25 +143,37 @@ def read_jsonl(source: File) -> TokenTable:
     names: list[str] = []
     columns: list[list[str]] = []
     offsets = [0]
+    odd: dict[str, int] = {}  # lists of another length in the first object: how often they fit
     with open_text(source) as text:
-        for _, line in text.lines():
+        for number, line in text.lines():
             if not line.strip():
                 continue
             lists = _lists_of(text, line)
             if not names:
+                head, first = lists, number
                 words = [name for name in lists if plain_name(name) in WORD_NAMES] or [*lists]
                 names = [words[0], *(name for name in lists if name != words[0])]
                 names = [name for name in names if len(lists[name]) == len(lists[words[0]])]
                 columns = [[] for _ in names]
+                odd = dict.fromkeys(lists.keys() - {*names}, 0)
             for name, column in zip(names, columns, strict=True):
                 if len(lists.get(name, ())) != len(lists.get(names[0], ())):
-                    what = f"there is no list {shown(name)} as long as {shown(names[0])}"
-                    raise text.error(f"{what}; give all objects the lists of the first one.")
+                    raise text.error(_say_unequal(lists, name, names[0]))
                 column += lists[name]
             offsets.append(len(columns[0]))
+            for name in odd:
+                odd[name] += len(lists.get(name, ())) == offsets[-1] - offsets[-2]
+        for name, n in odd.items():  # other lists than of tokens are as long by chance only
+            text.require(2 * n < len(offsets), _say_unequal(head, name, names[0]), first)
     if not names:
         return TokenTable.from_sentences([], ["word"])
     return TokenTable.from_columns(dict(zip(names, columns, strict=True)), offsets)
+
+
+def _say_unequal(lists: dict[str, list[str]], *names: str) -> str:
+    sizes = (f"{len(lists[n])} items in" if n in lists else "no list" for n in names)
+    found = " and ".join(f"{size} {shown(n)}" for size, n in zip(sizes, names, strict=True))
+    return f"there are {found}; give every token one of each, in all objects."
 
 
 def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from html import escape
 from inspect import cleandoc, signature
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -173,8 +174,9 @@ class BaseModel(BaseEstimator):
         scores = np.empty((len(offsets) - 1, n))
         counts = np.empty(len(scores), dtype=np.int64)
         self._over(kernel, problem, outputs, scores, counts)
-        for i, own in enumerate(np.split(outputs, n * offsets[1:-1])):
-            yield own.reshape(n, -1)[: counts[i]], scores[i, : counts[i]].tolist()
+        for i, (lo, hi) in enumerate(pairwise((n * offsets).tolist())):
+            own = outputs[lo:hi].reshape(n, -1)
+            yield own[: counts[i]], scores[i, : counts[i]].tolist()
 
     def _store(self, result: Result) -> None:
         """Take over weights, certificate and curve of a run."""
@@ -426,6 +428,8 @@ def scale_C(values: Array, indptr: Array, constant: bool, weights: Any = 1.0) ->
 
 def refuse_overflow(problem: Any, price: float) -> None:
     """Refuse features so large that squares of planes, or of all of them together, overflow."""
+    what = f"C times the weights of the examples sums to {price:.3g}, and its square overflows"
+    require(price < 1e150 or math.isinf(price), f"{what}: lower C or sample_weight.")
     for name in ("values", "factor_values"):
         values = getattr(problem, name, None)
         if not isinstance(values, np.ndarray) or not values.size:
@@ -623,6 +627,7 @@ class BaseSSVM:
             report=Reporter(type(self).__name__, self.verbose),
             name=type(self).__name__,
             started=began,
+            usual=isinstance(self.C, str),
             identity=lambda: {
                 "data": identity(compiled),
                 "weights of examples": identity(compiled, form.cap, form.ridge),

@@ -178,8 +178,9 @@ class ChainModel:
             (tokens, labels), a list with None, a label or several labels per token, or a dict
             ``{position: label or labels}``. Also one boolean array (all tokens, labels).
         """
-        empty = set(reading.find_empty(X, lengths))
-        if empty:
+        check_is_fitted(self, "weights_")
+        empty = reading.find_empty(X, lengths)
+        if empty is not None:
             rest = [i for i in range(len(X)) if i not in empty]
             known = None if allowed is None else [allowed[i] for i in rest]
             others = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())

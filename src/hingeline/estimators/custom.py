@@ -91,13 +91,16 @@ class SSVM(BaseSSVM, BaseModel):
         outputs = [self.structure.pack(output) for output in y]
         if custom.is_compiled(self.structure):
             custom.uniform_arrays(self.structure, X)
-        first = np.asarray(methods["joint_feature"](X[0], outputs[0]), dtype=np.float64)
+        first = np.asarray(methods["joint_feature"](X[0], outputs[0]))
         require(first.ndim == 1, f"joint_feature must return a vector, got shape {first.shape}.")
-        check_finite(first, "joint_feature(X[0], y[0])")
-        last = np.shape(methods["joint_feature"](X[len(X) - 1], outputs[-1]))
-        what = f"joint_feature returns vectors of different length, {first.shape} for X[0] and"
-        both = f"{what} {last} for X[{len(X) - 1}]"
-        require(last == first.shape, f"{both}: all must have one length.")
+        for i, (x, output) in enumerate(zip(X, outputs, strict=True)):
+            own = np.asarray(methods["joint_feature"](x, output), dtype=np.float64)
+            what = f"joint_feature returns vectors of different length, {first.shape} for X[0] and"
+            both = f"{what} {own.shape} for X[{i}]"
+            require(own.shape == first.shape, f"{both}: all must have one length.")
+            check_finite(own, what := f"joint_feature(X[{i}], y[{i}])")
+            large = np.abs(own).max(initial=0.0) > 1e100
+            require(not large, f"{what} has entries above 1e100: scale the features.")
         return outputs, len(first)
 
     def _compile_own(self, X: Any, outputs: list[Array], width: int) -> Compiled:
@@ -109,9 +112,17 @@ class SSVM(BaseSSVM, BaseModel):
         structure, rng = self.structure, np.random.default_rng(0)
         methods = custom.methods_of(structure)
         decode, feature = methods["decode"], methods["joint_feature"]
-        for i, truth in enumerate(outputs[:3] if structure.exact else ()):
+        for i, truth in enumerate(outputs[:3]):
             loss = partial(custom.find_loss(structure), X[i], truth)
+            what = f"loss(y[{i}], y[{i}]) is {loss(truth):g}"
+            require(loss(truth) == 0.0, f"{what}: that of the true output must be 0.")
             drawn = [decode(X[i], rng.normal(size=width), truth, 0.0) for _ in range(3)]
+            for found in map(np.asarray, drawn):
+                what = f"decode returns {found!r:.60} for X[{i}]"
+                fine = found.shape == truth.shape and found.dtype.kind in "iub"
+                require(fine, f"{what}: it must be a vector of {len(truth)} ints.", TypeError)
+            if not structure.exact:
+                continue
             known = [(loss(y), np.asarray(feature(X[i], y))) for y in (truth, *drawn)]
             away = [known[0][1] - f for _, f in known[1:]]
             small = 0.1 * max(cost for cost, _ in known) / max(1e-12, *(a @ a for a in away))
@@ -152,6 +163,7 @@ class SSVM(BaseSSVM, BaseModel):
         check_is_fitted(self, "weights_")
         loss, pack = custom.find_loss(self.structure), self.structure.pack
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
+        require(len(X) > 0, "X is empty: there is nothing to score.")
         losses = [loss(x, pack(own), self._decode(x)) for x, own in zip(X, y, strict=True)]
         return 0.0 - float(np.mean(losses))
 

@@ -250,6 +250,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
     def score(self, X: Any, y: Any) -> float:
         """Share of words with the right head and label."""
         predicted = [word for tree in self.predict(X) for word in tree]
+        require(predicted, "X has no words: there is nothing to score.")
         heads, labels = read_trees(y, self.encoder_.read(X, empty=True).offsets)
         truth = zip(heads.tolist(), labels, strict=True)
         return float(np.mean([a == b for a, b in zip(predicted, truth, strict=True)]))

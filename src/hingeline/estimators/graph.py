@@ -291,14 +291,6 @@ class GraphModel:
             what = "C=inf (a hard margin) needs exact inference, which these graphs do not allow"
             raise ValueError(f"{what} with inference={self.inference!r}: choose a finite C.")
         self._fit_problem(problem, weights)
-        # With two labels a hinge is right under any noise, and a number may be meant to be small.
-        if self.slack == "max" and isinstance(self.C, str) and len(problem.cost) > 2:
-            losses = problem.node_weight * problem.cost[problem.labels].max(axis=1)
-            at_zero = self.C_ * (np.add.reduceat(losses, problem.node_offset[:-1]) @ weights)
-            what = "no weights are better than 0 by more than 1 % (the dual proves it)"
-            why = "features and edges leave most labels less likely than all others together"
-            if self.dual_objective_ > 0.99 * at_zero:
-                checks.warn(f"{what}: {why}, and then a hinge learns nothing. Use slack='sum'.")
 
     def _decode(self: Any, problem: GraphProblem) -> tuple[Array, Array, Array, Array]:
         """States of all variables; upper bounds and values of examples, and where they meet."""

@@ -324,7 +324,8 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
                 model.max_iter = min(model.max_iter, max(result.n_iter // 2, LEAST_PASSES))
             if estimator.verbose:
                 print(f"C={C:.4g}  held-out loss {found.risk:.4g}", file=sys.stderr)
-            slack = 1.0 - 0.5 * float(result.weights @ result.weights) / result.primal
+            half = 0.5 * float(result.weights @ result.weights)
+            slack = 1.0 - half / (result.primal or 1.0)  # 0 where there is one label only
             return C, dual, found.losses, slack
 
         best = fit(middle, None)

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from hingeline import _checks as checks
 from hingeline import schemes
@@ -307,12 +308,13 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         pairs = zip(spans, offsets[:-1].tolist(), strict=True)
         flat = [(label, lo + a, lo + b) for own, lo in pairs for a, b, label in own]
         tags = np.array(schemes.write_spans(flat, offsets.tolist(), self.scheme_))
-        return Labels(np.split(tags, offsets[1:-1]))
+        return Labels(tags[lo:hi] for lo, hi in pairwise(offsets.tolist()))
 
     def _find(self, X: Any, lengths: Any) -> tuple[list[list[Span]], Array]:
         """Spans of every sequence, and where sequences begin; those without tokens have none."""
-        empty = set(reading.find_empty(X, lengths))
-        if empty:
+        check_is_fitted(self, "weights_")
+        empty = reading.find_empty(X, lengths)
+        if empty is not None:
             rest = [x for i, x in enumerate(X) if i not in empty]
             others = iter(self._find(rest, None)[0] if rest else ())
             sizes = [0 if i in empty else len(x) for i, x in enumerate(X)]

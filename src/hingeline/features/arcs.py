@@ -127,13 +127,15 @@ class ArcFeatures(BaseEstimator):
     def read(self, X: Any, empty: bool = False) -> TokenTable:
         """Sentences as a table: of dicts, of tuples (``columns``), of plain forms, or a table.
 
-        Sentences without words are refused unless they may be ``empty``.
+        Sentences without words, and no sentences, are refused unless they may be ``empty``.
         """
         if isinstance(X, TokenTable):
             table = X
         else:
             if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__len__"):
                 raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
+            alone = isinstance(next(iter(X), None), Mapping)
+            require(not alone, "X[0] is a word, not a sentence: pass [X] for one sentence.")
             first = next((word for sentence in X for word in sentence), None)
             names = ("form",) if isinstance(first, str) else tuple(self.columns)
             if isinstance(first, Mapping):
@@ -143,7 +145,7 @@ class ArcFeatures(BaseEstimator):
                 what = f"words have {len(first)} columns, and columns= names {len(names)}"
                 require(len(first) == len(names), f"{what}: name every column in ArcFeatures.")
             table = TokenTable.from_sentences(X, names)
-        require(len(table), "X is empty: there are no sentences.")
+        require(empty or len(table), "X is empty: there are no sentences.")
         if not empty and not table.lengths.all():
             raise ValueError(f"X[{np.argmin(table.lengths)}] is an empty sentence: drop it.")
         return table
@@ -154,7 +156,8 @@ class ArcFeatures(BaseEstimator):
         known = {*table.names, *(DERIVED if "form" in table.names else ())}
         self.arcs_ = _choose(self.arcs, ARCS, known, "arcs")
         self.labels_ = _choose(self.labels, LABELS, known, "labels")
-        require(self.arcs_, f"no template of arcs has its columns among {', '.join(table.names)}.")
+        what = f"no template of arcs has its columns among {', '.join(table.names)}"
+        require(self.arcs_, f"{what}: call them form, lemma, upos, xpos or feats, or set arcs=.")
         self.tags_: list[str] = []
         if self.between is not None and (self.between in known or self.between != "upos"):
             self.tags_ = sorted({*table.column(self.between)})

@@ -144,6 +144,7 @@ def stack_labels(
 ) -> list[Any]:
     """All labels in one list, checked against the sequences, or what ``words`` calls them."""
     whole, part = words
+    require(offsets[-1] > 0, f"X has no {part}s: there is nothing to compare with y.")
     if lengths is not None:
         flat = plain_labels(y)
         what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
@@ -245,11 +246,13 @@ def _plain_sequence(x: Any) -> Any:
     return values.tolist() if values.ndim == 1 else [*map(tuple, values.tolist())]
 
 
-def find_empty(X: Any, lengths: Any) -> list[int]:
-    """Numbers of the sequences without tokens, in a list of sequences."""
-    if lengths is not None or not isinstance(X, (list, tuple)) or {*map(type, X)} <= _CSR:
-        return []
-    return [i for i, x in enumerate(X) if isinstance(x, (list, tuple, np.ndarray)) and not len(x)]
+def find_empty(X: Any, lengths: Any) -> set[int] | None:
+    """Numbers of the sequences without tokens in a list of sequences; None where all have some."""
+    if lengths is not None or not isinstance(X, (list, tuple)) or (X and {*map(type, X)} <= _CSR):
+        return None
+    kinds = list, tuple, np.ndarray
+    found = {i for i, x in enumerate(X) if isinstance(x, kinds) and not len(x)}
+    return found if found or not X else None
 
 
 def is_dense(X: Any) -> bool:

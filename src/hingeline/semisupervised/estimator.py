@@ -255,6 +255,8 @@ def check_margin_base(model: Any) -> None:
     require(not model._zero_one, f"{what}: use a loss that is a sum over tokens.")
     one_of("base's solver", model.solver, ("auto", "sdm"))
     if model.C != "scale":
+        how = "give the C_ of a fit on the labelled sequences"
+        require(model.C != "auto", f"base's C='auto' does not suit unlabelled sequences: {how}.")
         positive("base's C", model.C)
 
 
@@ -400,6 +402,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             chosen = int(np.argmax([step.dev_score for step in path.steps]))
         elif select == "violations":
             chosen = annealing.choose_by_violations(path.steps)
+            if chosen == 0 and not self.constraints_ and schedule != ():
+                what = "without constraints nothing tells whether unlabelled sequences helped, and"
+                how = "give constraints, dev=(X, y), or select='last'"
+                warn(f"{what} the weights are those of the labelled ones alone: {how}.")
         model._store(path.results[chosen])
         self.transduction_ = data.restore_order(path.labels[chosen])
         self.step_weights_: list[Any] = [result.weights for result in path.results]
@@ -459,8 +465,15 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if constrained is None:
             blind = words is None and self._words_given
             constrained = self.weights == "learned" and not blind
-        if not (rules and constrained):
+        empty = reading.find_empty(X, lengths)
+        if not (rules and constrained) or (empty is not None and len(empty) == len(X)):
             return self.base_.predict(X, lengths, allowed)
+        if empty is not None:
+            rest = [i for i in range(len(X)) if i not in empty]
+            kept = [None if part is None else [part[i] for i in rest] for part in (allowed, words)]
+            new = [X[i] for i in rest]
+            others = iter(self.predict(new, None, kept[0], constrained=True, words=kept[1]))
+            return [self.classes_[:0] if i in empty else next(others) for i in range(len(X))]
         return label_under(self.base_, rules, X, lengths, allowed, words)
 
     def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:

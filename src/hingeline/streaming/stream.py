@@ -96,6 +96,9 @@ class Stream:
             positive("memory", memory, integer=True)
         text = f"partial_fit needs multipliers of single examples, which {solver=} does not have"
         require(owner._solver_class(None).by_example, f"{text}: use solver='auto'.")
+        if not self.blocks and "weights_" in vars(owner):
+            what = "the examples of an earlier fit were not kept, so that partial_fit begins anew"
+            warn(f"{what}: begin with partial_fit or warm_start=True; a pickle holds none.")
 
     def refuse_changes(self, *names: str) -> None:
         """Refuse parameters that are no longer what they were for the examples before."""
