@@ -50,13 +50,14 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
 from hingeline.solvers.newton import respond_one
-from hingeline.solvers.sdm import Accelerator, Pair
+from hingeline.solvers.sdm import SMALL, Accelerator, Pair
 
 RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as many examples.
 NEAR_STAGES = 3  # Stages at most where Newton steps may begin soon.
 VISITED = 0.4  # The share of examples that a pass visits, on average.
 CONJUGATE = 0.5  # What conjugate gradients of a Newton step cost, in sweeps over all examples.
 LONG_PASS = 1e8  # Multiplications and additions; Ctrl-C is heard after every pass as long as this.
+GAP_ROUNDING = 1e-14  # A gap of this share of ``Σ α·hinge`` is none: a visit would only round.
 CAP_ROUNDING = 1e-12  # Multipliers may miss the bound of their sum by this share of it.
 
 
@@ -174,7 +175,7 @@ def visit_isotropic(
         total += alpha[at + k]
         linear += alpha[at + k] * values[k]
     gap = example_gap(form, i, top, total, linear)
-    if total == 0.0 and top == 0.0:
+    if gap <= GAP_ROUNDING * linear:
         return gap
     ridge = form.ridge[i]
     shift = ridge * total
@@ -542,21 +543,6 @@ def respond_all(
     return total
 
 
-def measure_all(form: Formulation, losses: Array, squares: Array) -> tuple[Array, float, float]:
-    """``b`` of every output; the mean ``‖a·Δf‖²`` of wrong ones and the largest ``‖a·Δf‖/b``.
-
-    ``squares`` are ``‖Δf‖²`` of wrong outputs.
-    """
-    offsets = np.sqrt(losses) if form.root else losses
-    wrong = losses > 0.0
-    scales = offsets**2 if form.rescaled else wrong
-    # Summed one by one: the search for nu starts from it, and sums are rounded in their order.
-    square = float(np.cumsum(scales * squares[:, None])[-1]) / max(int(wrong.sum()), 1)
-    least = np.where(wrong, offsets, np.inf).min(axis=1)
-    per_norm = np.isfinite(least) if form.rescaled else 1.0 / least  # rescaling makes a = b
-    return offsets, square, float((np.sqrt(squares) * per_norm).max(initial=0.0))
-
-
 @kernel
 def add_curvature(
     problem: Any, form: Formulation, free: Array, rho: Array, sigma: Array, matrix: Array
@@ -622,7 +608,6 @@ class EnumeratedSDM(CertifiedSolver):
         compiled, form = self.compiled, self.form
         assert compiled.n_outputs is not None
         assert compiled.output_losses is not None
-        assert compiled.output_squares is not None
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
@@ -630,12 +615,14 @@ class EnumeratedSDM(CertifiedSolver):
         self._everyone = np.arange(compiled.n)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
         losses = compiled.output_losses()
-        self.offsets, self.square, self.reach = measure_all(form, losses, compiled.output_squares)
+        self.offsets = np.sqrt(losses) if form.root else losses
         closed = compiled.isotropic and not form.rescaled
         self.rule: Any = (Isotropic if closed else Pair)(self.options.precision)
-        order = None if self.hard or not self.options.newton_weights else compiled.matrix_order
-        n_weights = math.inf if order is None else len(order)
-        self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED, CONJUGATE)
+        few = not self.hard and self.options.newton_weights and compiled.matrix_order is not None
+        # Visits to few examples are cheaper than conjugate gradients, and Newton steps follow.
+        n_weights, small = (compiled.matrix_size, -1) if few else (math.inf, SMALL)
+        known = (n_weights, VISITED, CONJUGATE, small)
+        self.accelerate = Accelerator(self.options.cg_steps, *known)
         self._distance = math.inf  # of the last look's primal from the dual
         self._near = False  # Newton steps may begin soon
         self.certifies = self.looks = not self.hard
@@ -644,7 +631,7 @@ class EnumeratedSDM(CertifiedSolver):
         elif np.isfinite(form.cap).all():
             self._near = self.accelerate.price(self._work(10)) <= 30.0
             most = NEAR_STAGES if self._near else 20
-            self.plan_stages(float(form.cap.mean()) * self.square, most)
+            self.plan_stages(float(form.cap.mean()) * self.mean_square(), most)
         # The first sweep from nothing is far from the optimum: the next visits all, unseen.
         self._blind = 1 if start is not None or self.stages or self.hard else 2
 
@@ -804,23 +791,29 @@ class EnumeratedSDM(CertifiedSolver):
 
     def curvature(self, support: Any, parts: Any) -> tuple[Any, Array | None]:
         """Made by the structure, which knows what planes share; a product where that is cheaper."""
-        order = self.compiled.matrix_order
-        assert order is not None
+        size = self.compiled.matrix_size
         free = parts.free.reshape(self.alpha.shape)
         scales = free * (self.offsets if self.form.rescaled else 1.0)
         # Some twenty steps of conjugate gradients, which run at half the speed of a factorisation.
         several = 80.0 * np.count_nonzero(scales.any(axis=1)) * self.plane_size * free.shape[1]
-        if len(order) > self.options.newton_weights or len(order) ** 3 / 3.0 > several:
+        if size > self.options.newton_weights or size**3 / 3.0 > several:
             assert self.compiled.multiply_curvature is not None
             return self.compiled.multiply_curvature(scales, parts.rho, parts.sigma), None
-        matrix = np.zeros((len(order), len(order)))
+        matrix = np.zeros((size, size))
         at_once, known = self.compiled.curvature, (parts.rho, parts.sigma, matrix)
         if at_once is None or not at_once(scales, *known):
             add_curvature(self.compiled.problem, self.form, free, *known)
-        return matrix, order
+        assert self.compiled.matrix_order is not None
+        return matrix, self.compiled.matrix_order()
 
     def mean_square(self) -> float:
-        return self.square
+        squares = self.compiled.output_squares
+        assert squares is not None
+        if isinstance(self.rule, Isotropic):  # every wrong output counts
+            return float(squares.mean())
+        wrong = self.offsets > 0.0
+        scales = self.offsets**2 if self.form.rescaled else wrong
+        return float((scales * squares[:, None]).sum()) / max(int(wrong.sum()), 1)
 
     def memory(self) -> Array:
         return self.alpha
@@ -834,4 +827,9 @@ class EnumeratedSDM(CertifiedSolver):
         return np.asarray(self.alpha.sum(axis=1))
 
     def _reach(self) -> float:
-        return self.reach
+        squares = self.compiled.output_squares
+        assert squares is not None
+        least = np.where(self.offsets > 0.0, self.offsets, np.inf).min(axis=1)
+        # Rescaling makes a = b.
+        per_norm = np.isfinite(least) if self.form.rescaled else 1.0 / least
+        return float((np.sqrt(squares) * per_norm).max(initial=0.0))

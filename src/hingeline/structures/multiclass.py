@@ -86,7 +86,6 @@ def make_problem(
 
 def compile_problem(problem: MulticlassProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
-    weights = np.arange(problem.n_features * problem.stride).reshape(-1, problem.stride)
     with np.errstate(over="ignore"):
         squares = 2.0 * problem.sqnorm
     return Compiled(
@@ -97,7 +96,10 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         n_outputs=problem.n_labels,
         output_losses=lambda: problem.cost[problem.labels, : problem.n_labels],
         output_squares=squares,
-        matrix_order=weights[:, : problem.n_labels].T.ravel(),
+        matrix_size=problem.n_features * problem.n_labels,
+        matrix_order=lambda: np.add.outer(
+            np.arange(problem.n_labels), problem.stride * np.arange(problem.n_features)
+        ).ravel(),
         isotropic=problem.costly == 1 and bool(problem.sqnorm.all()),
         curvature=partial(add_blocks, problem) if is_dense(problem) else None,
         multiply_curvature=partial(multiply_curvature, problem),
