@@ -56,6 +56,7 @@ RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as m
 NEAR_STAGES = 3  # Stages at most where Newton steps may begin soon.
 VISITED = 0.4  # The share of examples that a pass visits, on average.
 CONJUGATE = 0.5  # What conjugate gradients of a Newton step cost, in sweeps over all examples.
+WORTH_A_LOOK, MOST = 2.0, 3.0  # Visits per example before a look; passes may be so many times more.
 LONG_PASS = 1e8  # Multiplications and additions; Ctrl-C is heard after every pass as long as this.
 GAP_ROUNDING = 1e-14  # A gap of this share of ``Σ α·hinge`` is none: a visit would only round.
 CAP_ROUNDING = 1e-12  # Multipliers may miss the bound of their sum by this share of it.
@@ -601,7 +602,12 @@ class EnumeratedSDM(CertifiedSolver):
         )
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
-    saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
+    saved_numbers = (
+        *CertifiedSolver.saved_numbers,
+        *Accelerator.saved_numbers,
+        "_distance",
+        "_visited",
+    )
     saved_arrays = (*CertifiedSolver.saved_arrays, "alpha", "drift")
 
     def _begin(self, start: Array | None) -> None:
@@ -624,6 +630,7 @@ class EnumeratedSDM(CertifiedSolver):
         known = (n_weights, VISITED, CONJUGATE, small)
         self.accelerate = Accelerator(self.options.cg_steps, *known)
         self._distance = math.inf  # of the last look's primal from the dual
+        self._visited = compiled.n  # examples by the last passes
         self._near = False  # Newton steps may begin soon
         self.certifies = self.looks = not self.hard
         if start is not None:
@@ -672,6 +679,9 @@ class EnumeratedSDM(CertifiedSolver):
         if not self.stages:  # the first gaps are soon out of date
             passes = min(passes, 4 + 2 * self.clock)
         n = len(self.active)
+        if stage is self.form and self.clock > 4:  # where passes visit few, looks cost more
+            passes = round(passes * min(max(WORTH_A_LOOK * n / max(self._visited, 1), 1.0), MOST))
+        self._visited = 0
         draws = self.rng.random((passes, max(n // RUN, min(n, MANY))))
         for part in np.array_split(draws, passes) if self._work(1) > LONG_PASS else (draws,):
             self.pass_over(part, stage)
@@ -680,7 +690,10 @@ class EnumeratedSDM(CertifiedSolver):
             # ½‖w − w*‖² is at most the gap: by such a share of ‖w‖ hinges may still move.
             half = max(0.5 * float(self.w @ self.w), 1e-300)
             self.accelerate.width = min(max(math.sqrt(max(self._distance, 0.0) / half), 1e-3), 10.0)
-        leapt = final and self.accelerate(self, self._distance, self._work(passes))
+        work = self._work(self._visited / (VISITED * max(n, 1)))  # as much as so many passes
+        leapt = final and self.accelerate(self, self._distance, work)
+        if stage is not self.form and self.clock > 1 and self._hardly_binds(stage):
+            self.clock += -self.clock % self.options.stage_sweeps  # to the end of the stage
         if self.clock < self._blind or self.stage_begins(self.clock + 1):
             return math.inf
         # A step over all planes leaves the average behind.
@@ -692,7 +705,13 @@ class EnumeratedSDM(CertifiedSolver):
         self._distance = primal - self.dual()
         return self._distance if stage is self.form else math.inf
 
-    def _work(self, passes: int) -> float:
+    def _hardly_binds(self, stage: Formulation) -> bool:
+        """Whether few of the examples with mass are at their bound: the next stage may begin."""
+        sums = self._sums()
+        full = np.count_nonzero(sums >= stage.cap * (1.0 - CAP_ROUNDING))
+        return 2 * full < np.count_nonzero(sums)
+
+    def _work(self, passes: float) -> float:
         """Multiplications and additions of so many passes."""
         return 2.0 * self.compiled.size * self.alpha.shape[1] * passes
 
@@ -727,6 +746,7 @@ class EnumeratedSDM(CertifiedSolver):
             *(self.compiled.problem, form, self.rule, self.active, float(self.options.skip), draws),
             *(self.alpha, self.drift, self.w, self.visits, self.gaps),
         )
+        self._visited += int(visits - self.visits)
         self.oracle_calls += int(visits - self.visits)
         self.visits = visits
 
