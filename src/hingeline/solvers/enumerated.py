@@ -709,7 +709,7 @@ class EnumeratedSDM(CertifiedSolver):
         """Whether few of the examples with mass are at their bound: the next stage may begin."""
         sums = self._sums()
         full = np.count_nonzero(sums >= stage.cap * (1.0 - CAP_ROUNDING))
-        return 2 * full < np.count_nonzero(sums)
+        return bool(2 * full < np.count_nonzero(sums))
 
     def _work(self, passes: float) -> float:
         """Multiplications and additions of so many passes."""
