@@ -595,40 +595,32 @@ class EnumeratedSDM(CertifiedSolver):
         skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
         stage_factor: float = option(3.2, "large C is approached in steps of this factor")
         stage_sweeps: int = option(2, "sweeps of a stage")
-        newton_weights: int = option(
-            2000,
-            "Newton steps factor matrices of so many weights at most; 0: no such steps",
-            least=0,
-        )
+        newton_weights: int = option(2000, "weights of Newton's matrices at most; 0: none", least=0)
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
-    saved_numbers = (
-        *CertifiedSolver.saved_numbers,
-        *Accelerator.saved_numbers,
-        "_distance",
-        "_visited",
-    )
+    own = ("_distance", "_visited")
+    saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, *own)
     saved_arrays = (*CertifiedSolver.saved_arrays, "alpha", "drift")
 
     def _begin(self, start: Array | None) -> None:
         compiled, form = self.compiled, self.form
         assert compiled.n_outputs is not None
         assert compiled.output_losses is not None
+        assert compiled.output_squares is not None
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
         self.counts = np.full(*shape)
         self._everyone = np.arange(compiled.n)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
-        losses = compiled.output_losses()
+        self.squares, losses = compiled.output_squares, compiled.output_losses()
         self.offsets = np.sqrt(losses) if form.root else losses
         closed = compiled.isotropic and not form.rescaled
         self.rule: Any = (Isotropic if closed else Pair)(self.options.precision)
         few = not self.hard and self.options.newton_weights and compiled.matrix_order is not None
         # Visits to few examples are cheaper than conjugate gradients, and Newton steps follow.
         n_weights, small = (compiled.matrix_size, -1) if few else (math.inf, SMALL)
-        known = (n_weights, VISITED, CONJUGATE, small)
-        self.accelerate = Accelerator(self.options.cg_steps, *known)
+        self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED, CONJUGATE, small)
         self._distance = math.inf  # of the last look's primal from the dual
         self._visited = compiled.n  # examples by the last passes
         self._near = False  # Newton steps may begin soon
@@ -692,8 +684,10 @@ class EnumeratedSDM(CertifiedSolver):
             self.accelerate.width = min(max(math.sqrt(max(self._distance, 0.0) / half), 1e-3), 10.0)
         work = self._work(self._visited / (VISITED * max(n, 1)))  # as much as so many passes
         leapt = final and self.accelerate(self, self._distance, work)
-        if stage is not self.form and self.clock > 1 and self._hardly_binds(stage):
-            self.clock += -self.clock % self.options.stage_sweeps  # to the end of the stage
+        if stage is not self.form and self.clock > 1:
+            full = np.count_nonzero(self._sums() >= stage.cap * (1.0 - CAP_ROUNDING))
+            if 2 * full < np.count_nonzero(self._sums()):  # it hardly binds: on to its end
+                self.clock += -self.clock % self.options.stage_sweeps
         if self.clock < self._blind or self.stage_begins(self.clock + 1):
             return math.inf
         # A step over all planes leaves the average behind.
@@ -704,12 +698,6 @@ class EnumeratedSDM(CertifiedSolver):
                 self.stages = []
         self._distance = primal - self.dual()
         return self._distance if stage is self.form else math.inf
-
-    def _hardly_binds(self, stage: Formulation) -> bool:
-        """Whether few of the examples with mass are at their bound: the next stage may begin."""
-        sums = self._sums()
-        full = np.count_nonzero(sums >= stage.cap * (1.0 - CAP_ROUNDING))
-        return bool(2 * full < np.count_nonzero(sums))
 
     def _work(self, passes: float) -> float:
         """Multiplications and additions of so many passes."""
@@ -750,7 +738,7 @@ class EnumeratedSDM(CertifiedSolver):
         self.oracle_calls += int(visits - self.visits)
         self.visits = visits
 
-    def move_in(self, order: Array, form: Formulation) -> None:
+    def visit(self, order: Array, form: Formulation) -> None:
         """Visit examples in the order given."""
         move_all(
             *(self.compiled.problem, form, self.rule, order, self.alpha, self.drift, self.w),
@@ -771,20 +759,16 @@ class EnumeratedSDM(CertifiedSolver):
     def admit(self) -> Array:
         return np.zeros(0, dtype=np.int64)
 
-    def visit(self, order: Array, form: Formulation) -> None:
-        self.move_in(order, form)
-
     def make_room(self) -> None:
         return
 
     def list_changes(
         self, order: Array, moved: Array, change: Array, common: Array, spare: Array
     ) -> Changes:
-        out = room_for_changes(len(order), len(self.w))
         shape = (len(order), self.alpha.shape[1])
         moved, change = moved.reshape(shape), change.reshape(shape)
-        known = (self.compiled.problem, self.form, order, moved, change)
-        return list_changes_of_all(*known, common, self.w, spare, out)
+        known = (self.compiled.problem, self.form, order, moved, change, common, self.w, spare)
+        return list_changes_of_all(*known, room_for_changes(len(order), len(self.w)))
 
     def linear(self) -> float:
         return float(np.vdot(self.alpha, self.offsets))
@@ -794,8 +778,7 @@ class EnumeratedSDM(CertifiedSolver):
         return Multipliers(mass, offset, drift, self.counts)
 
     def add(self, masses: Array, factor: float, out: Array) -> None:
-        table = masses.reshape(self.alpha.shape)
-        add_all(self.compiled.problem, self.form, table, factor, out)
+        add_all(self.compiled.problem, self.form, masses.reshape(self.alpha.shape), factor, out)
 
     def products(self, support: Array, vector: Array) -> Array:
         out = np.empty(len(support))
@@ -827,13 +810,11 @@ class EnumeratedSDM(CertifiedSolver):
         return matrix, self.compiled.matrix_order()
 
     def mean_square(self) -> float:
-        squares = self.compiled.output_squares
-        assert squares is not None
         if isinstance(self.rule, Isotropic):  # every wrong output counts
-            return float(squares.mean())
+            return float(self.squares.mean())
         wrong = self.offsets > 0.0
         scales = self.offsets**2 if self.form.rescaled else wrong
-        return float((scales * squares[:, None]).sum()) / max(int(wrong.sum()), 1)
+        return float((scales * self.squares[:, None]).sum()) / max(int(wrong.sum()), 1)
 
     def memory(self) -> Array:
         return self.alpha
@@ -847,9 +828,6 @@ class EnumeratedSDM(CertifiedSolver):
         return np.asarray(self.alpha.sum(axis=1))
 
     def _reach(self) -> float:
-        squares = self.compiled.output_squares
-        assert squares is not None
         least = np.where(self.offsets > 0.0, self.offsets, np.inf).min(axis=1)
-        # Rescaling makes a = b.
-        per_norm = np.isfinite(least) if self.form.rescaled else 1.0 / least
-        return float((np.sqrt(squares) * per_norm).max(initial=0.0))
+        per_norm = np.isfinite(least) if self.form.rescaled else 1.0 / least  # rescaling: a = b
+        return float((np.sqrt(self.squares) * per_norm).max(initial=0.0))
