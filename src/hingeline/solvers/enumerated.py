@@ -671,7 +671,7 @@ class EnumeratedSDM(CertifiedSolver):
         if not self.stages:  # the first gaps are soon out of date
             passes = min(passes, 4 + 2 * self.clock)
         n = len(self.active)
-        if stage is self.form and self.clock > 4:  # where passes visit few, looks cost more
+        if self.looks and stage is self.form and self.clock > 4:  # few visits make looks dear
             passes = round(passes * min(max(WORTH_A_LOOK * n / max(self._visited, 1), 1.0), MOST))
         self._visited = 0
         draws = self.rng.random((passes, max(n // RUN, min(n, MANY))))
