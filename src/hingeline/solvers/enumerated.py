@@ -690,8 +690,9 @@ class EnumeratedSDM(CertifiedSolver):
                 self.clock += -self.clock % self.options.stage_sweeps
         if self.clock < self._blind or self.stage_begins(self.clock + 1):
             return math.inf
-        # A step over all planes leaves the average behind.
-        primal = self._look_at_best(stage, both=leapt or self.clock % 4 == 0)
+        # A step over all planes leaves the average behind; the first look says which one leads.
+        both = leapt or self.clock % 4 == 0 or self.clock == self._blind == 2
+        primal = self._look_at_best(stage, both)
         if self.clock == 1 and self._near:
             scale = 0.5 * float(self.w @ self.w) + total_slack_cost(stage, self.violation)
             if self.gaps.sum() > 0.5 * scale:  # visits crawl at a small C, too: no detours
