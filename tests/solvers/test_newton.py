@@ -90,7 +90,7 @@ def test_curvature_of_classes_is_that_of_their_rows(
     csr = sp.csr_matrix(X)
     problem = make_problem(csr.indptr, csr.indices, csr.data, labels, d, 1.0 - np.eye(k))
     compiled = compile_problem(problem)
-    order = compiled.matrix_order
+    order = compiled.matrix_order()
     from hingeline.solvers.enumerated import add_curvature
 
     free = rng.random((n, k)) < 0.6

@@ -388,7 +388,8 @@ class Compiled:
     curvature: Callable[[Array, Array, Array, Array], bool] | None = None
     #: (scales, rho, sigma): what multiplies vectors by that matrix, and its diagonal.
     multiply_curvature: Callable[..., tuple[Callable[[Array], Array], Array]] | None = None
-    matrix_order: Array | None = None  # the weights that the rows of a matrix stand for
+    matrix_size: int = 0  # rows of that matrix, and the weights they stand for
+    matrix_order: Callable[[], Array] | None = None
     exact: bool = True  # decoding finds the best output, whatever the weights are
     bounded: bool = True  # what decoding says of the best value is at least that value
     threads: bool = True

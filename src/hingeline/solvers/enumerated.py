@@ -50,13 +50,15 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
 from hingeline.solvers.newton import respond_one
-from hingeline.solvers.sdm import Accelerator, Pair
+from hingeline.solvers.sdm import SMALL, Accelerator, Pair
 
 RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as many examples.
 NEAR_STAGES = 3  # Stages at most where Newton steps may begin soon.
 VISITED = 0.4  # The share of examples that a pass visits, on average.
 CONJUGATE = 0.5  # What conjugate gradients of a Newton step cost, in sweeps over all examples.
+WORTH_A_LOOK, MOST = 2.0, 3.0  # Visits per example before a look; passes may be so many times more.
 LONG_PASS = 1e8  # Multiplications and additions; Ctrl-C is heard after every pass as long as this.
+GAP_ROUNDING = 1e-14  # A gap of this share of ``Σ α·hinge`` is none: a visit would only round.
 CAP_ROUNDING = 1e-12  # Multipliers may miss the bound of their sum by this share of it.
 
 
@@ -174,7 +176,7 @@ def visit_isotropic(
         total += alpha[at + k]
         linear += alpha[at + k] * values[k]
     gap = example_gap(form, i, top, total, linear)
-    if total == 0.0 and top == 0.0:
+    if gap <= GAP_ROUNDING * linear:
         return gap
     ridge = form.ridge[i]
     shift = ridge * total
@@ -542,21 +544,6 @@ def respond_all(
     return total
 
 
-def measure_all(form: Formulation, losses: Array, squares: Array) -> tuple[Array, float, float]:
-    """``b`` of every output; the mean ``‖a·Δf‖²`` of wrong ones and the largest ``‖a·Δf‖/b``.
-
-    ``squares`` are ``‖Δf‖²`` of wrong outputs.
-    """
-    offsets = np.sqrt(losses) if form.root else losses
-    wrong = losses > 0.0
-    scales = offsets**2 if form.rescaled else wrong
-    # Summed one by one: the search for nu starts from it, and sums are rounded in their order.
-    square = float(np.cumsum(scales * squares[:, None])[-1]) / max(int(wrong.sum()), 1)
-    least = np.where(wrong, offsets, np.inf).min(axis=1)
-    per_norm = np.isfinite(least) if form.rescaled else 1.0 / least  # rescaling makes a = b
-    return offsets, square, float((np.sqrt(squares) * per_norm).max(initial=0.0))
-
-
 @kernel
 def add_curvature(
     problem: Any, form: Formulation, free: Array, rho: Array, sigma: Array, matrix: Array
@@ -608,14 +595,11 @@ class EnumeratedSDM(CertifiedSolver):
         skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
         stage_factor: float = option(3.2, "large C is approached in steps of this factor")
         stage_sweeps: int = option(2, "sweeps of a stage")
-        newton_weights: int = option(
-            2000,
-            "Newton steps factor matrices of so many weights at most; 0: no such steps",
-            least=0,
-        )
+        newton_weights: int = option(2000, "weights of Newton's matrices at most; 0: none", least=0)
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
-    saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
+    own = ("_distance", "_visited")
+    saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, *own)
     saved_arrays = (*CertifiedSolver.saved_arrays, "alpha", "drift")
 
     def _begin(self, start: Array | None) -> None:
@@ -629,14 +613,16 @@ class EnumeratedSDM(CertifiedSolver):
         self.counts = np.full(*shape)
         self._everyone = np.arange(compiled.n)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
-        losses = compiled.output_losses()
-        self.offsets, self.square, self.reach = measure_all(form, losses, compiled.output_squares)
+        self.squares, losses = compiled.output_squares, compiled.output_losses()
+        self.offsets = np.sqrt(losses) if form.root else losses
         closed = compiled.isotropic and not form.rescaled
         self.rule: Any = (Isotropic if closed else Pair)(self.options.precision)
-        order = None if self.hard or not self.options.newton_weights else compiled.matrix_order
-        n_weights = math.inf if order is None else len(order)
-        self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED, CONJUGATE)
+        few = not self.hard and self.options.newton_weights and compiled.matrix_order is not None
+        # Visits to few examples are cheaper than conjugate gradients, and Newton steps follow.
+        n_weights, small = (compiled.matrix_size, -1) if few else (math.inf, SMALL)
+        self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED, CONJUGATE, small)
         self._distance = math.inf  # of the last look's primal from the dual
+        self._visited = compiled.n  # examples by the last passes
         self._near = False  # Newton steps may begin soon
         self.certifies = self.looks = not self.hard
         if start is not None:
@@ -644,7 +630,7 @@ class EnumeratedSDM(CertifiedSolver):
         elif np.isfinite(form.cap).all():
             self._near = self.accelerate.price(self._work(10)) <= 30.0
             most = NEAR_STAGES if self._near else 20
-            self.plan_stages(float(form.cap.mean()) * self.square, most)
+            self.plan_stages(float(form.cap.mean()) * self.mean_square(), most)
         # The first sweep from nothing is far from the optimum: the next visits all, unseen.
         self._blind = 1 if start is not None or self.stages or self.hard else 2
 
@@ -685,6 +671,9 @@ class EnumeratedSDM(CertifiedSolver):
         if not self.stages:  # the first gaps are soon out of date
             passes = min(passes, 4 + 2 * self.clock)
         n = len(self.active)
+        if self.looks and stage is self.form and self.clock > 4:  # few visits make looks dear
+            passes = round(passes * min(max(WORTH_A_LOOK * n / max(self._visited, 1), 1.0), MOST))
+        self._visited = 0
         draws = self.rng.random((passes, max(n // RUN, min(n, MANY))))
         for part in np.array_split(draws, passes) if self._work(1) > LONG_PASS else (draws,):
             self.pass_over(part, stage)
@@ -693,11 +682,17 @@ class EnumeratedSDM(CertifiedSolver):
             # ½‖w − w*‖² is at most the gap: by such a share of ‖w‖ hinges may still move.
             half = max(0.5 * float(self.w @ self.w), 1e-300)
             self.accelerate.width = min(max(math.sqrt(max(self._distance, 0.0) / half), 1e-3), 10.0)
-        leapt = final and self.accelerate(self, self._distance, self._work(passes))
+        work = self._work(self._visited / (VISITED * max(n, 1)))  # as much as so many passes
+        leapt = final and self.accelerate(self, self._distance, work)
+        if stage is not self.form and self.clock > 1:
+            full = np.count_nonzero(self._sums() >= stage.cap * (1.0 - CAP_ROUNDING))
+            if 2 * full < np.count_nonzero(self._sums()):  # it hardly binds: on to its end
+                self.clock += -self.clock % self.options.stage_sweeps
         if self.clock < self._blind or self.stage_begins(self.clock + 1):
             return math.inf
-        # A step over all planes leaves the average behind.
-        primal = self._look_at_best(stage, both=leapt or self.clock % 4 == 0)
+        # A step over all planes leaves the average behind; the first look says which one leads.
+        both = leapt or self.clock % 4 == 0 or self.clock == self._blind == 2
+        primal = self._look_at_best(stage, both)
         if self.clock == 1 and self._near:
             scale = 0.5 * float(self.w @ self.w) + total_slack_cost(stage, self.violation)
             if self.gaps.sum() > 0.5 * scale:  # visits crawl at a small C, too: no detours
@@ -705,7 +700,7 @@ class EnumeratedSDM(CertifiedSolver):
         self._distance = primal - self.dual()
         return self._distance if stage is self.form else math.inf
 
-    def _work(self, passes: int) -> float:
+    def _work(self, passes: float) -> float:
         """Multiplications and additions of so many passes."""
         return 2.0 * self.compiled.size * self.alpha.shape[1] * passes
 
@@ -740,10 +735,11 @@ class EnumeratedSDM(CertifiedSolver):
             *(self.compiled.problem, form, self.rule, self.active, float(self.options.skip), draws),
             *(self.alpha, self.drift, self.w, self.visits, self.gaps),
         )
+        self._visited += int(visits - self.visits)
         self.oracle_calls += int(visits - self.visits)
         self.visits = visits
 
-    def move_in(self, order: Array, form: Formulation) -> None:
+    def visit(self, order: Array, form: Formulation) -> None:
         """Visit examples in the order given."""
         move_all(
             *(self.compiled.problem, form, self.rule, order, self.alpha, self.drift, self.w),
@@ -764,20 +760,16 @@ class EnumeratedSDM(CertifiedSolver):
     def admit(self) -> Array:
         return np.zeros(0, dtype=np.int64)
 
-    def visit(self, order: Array, form: Formulation) -> None:
-        self.move_in(order, form)
-
     def make_room(self) -> None:
         return
 
     def list_changes(
         self, order: Array, moved: Array, change: Array, common: Array, spare: Array
     ) -> Changes:
-        out = room_for_changes(len(order), len(self.w))
         shape = (len(order), self.alpha.shape[1])
         moved, change = moved.reshape(shape), change.reshape(shape)
-        known = (self.compiled.problem, self.form, order, moved, change)
-        return list_changes_of_all(*known, common, self.w, spare, out)
+        known = (self.compiled.problem, self.form, order, moved, change, common, self.w, spare)
+        return list_changes_of_all(*known, room_for_changes(len(order), len(self.w)))
 
     def linear(self) -> float:
         return float(np.vdot(self.alpha, self.offsets))
@@ -787,8 +779,7 @@ class EnumeratedSDM(CertifiedSolver):
         return Multipliers(mass, offset, drift, self.counts)
 
     def add(self, masses: Array, factor: float, out: Array) -> None:
-        table = masses.reshape(self.alpha.shape)
-        add_all(self.compiled.problem, self.form, table, factor, out)
+        add_all(self.compiled.problem, self.form, masses.reshape(self.alpha.shape), factor, out)
 
     def products(self, support: Array, vector: Array) -> Array:
         out = np.empty(len(support))
@@ -804,23 +795,27 @@ class EnumeratedSDM(CertifiedSolver):
 
     def curvature(self, support: Any, parts: Any) -> tuple[Any, Array | None]:
         """Made by the structure, which knows what planes share; a product where that is cheaper."""
-        order = self.compiled.matrix_order
-        assert order is not None
+        size = self.compiled.matrix_size
         free = parts.free.reshape(self.alpha.shape)
         scales = free * (self.offsets if self.form.rescaled else 1.0)
         # Some twenty steps of conjugate gradients, which run at half the speed of a factorisation.
         several = 80.0 * np.count_nonzero(scales.any(axis=1)) * self.plane_size * free.shape[1]
-        if len(order) > self.options.newton_weights or len(order) ** 3 / 3.0 > several:
+        if size > self.options.newton_weights or size**3 / 3.0 > several:
             assert self.compiled.multiply_curvature is not None
             return self.compiled.multiply_curvature(scales, parts.rho, parts.sigma), None
-        matrix = np.zeros((len(order), len(order)))
+        matrix = np.zeros((size, size))
         at_once, known = self.compiled.curvature, (parts.rho, parts.sigma, matrix)
         if at_once is None or not at_once(scales, *known):
             add_curvature(self.compiled.problem, self.form, free, *known)
-        return matrix, order
+        assert self.compiled.matrix_order is not None
+        return matrix, self.compiled.matrix_order()
 
     def mean_square(self) -> float:
-        return self.square
+        if isinstance(self.rule, Isotropic):  # every wrong output counts
+            return float(self.squares.mean())
+        wrong = self.offsets > 0.0
+        scales = self.offsets**2 if self.form.rescaled else wrong
+        return float((scales * self.squares[:, None]).sum()) / max(int(wrong.sum()), 1)
 
     def memory(self) -> Array:
         return self.alpha
@@ -834,4 +829,6 @@ class EnumeratedSDM(CertifiedSolver):
         return np.asarray(self.alpha.sum(axis=1))
 
     def _reach(self) -> float:
-        return self.reach
+        least = np.where(self.offsets > 0.0, self.offsets, np.inf).min(axis=1)
+        per_norm = np.isfinite(least) if self.form.rescaled else 1.0 / least  # rescaling: a = b
+        return float((np.sqrt(self.squares) * per_norm).max(initial=0.0))

@@ -396,7 +396,7 @@ class NuSearch(NuCertificate, CertifiedSolver):
         if start is None:
             square = self.mean_square() or 1.0
             self.rho = max(float(self.shares[self.active].mean()) * square, 1e-300)
-            if len(self.active) >= SAMPLED:
+            if len(self.active) >= SAMPLED and not self.all_outputs:
                 self._ask_samples()
         elif 0.0 < float(caps.sum()) < math.inf:  # multipliers were scaled to a ρ of 1
             self._go_to(float(self.shares[: len(caps)].sum()) / float(caps.sum()))

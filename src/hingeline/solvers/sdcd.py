@@ -298,7 +298,7 @@ class EnumeratedSDCD(EnumeratedSDM):
         self.clock += 1
         if self.clock & (self.clock - 1) == 0:
             self.restart_average()
-        self.move_in(self.active, self.form)
+        self.visit(self.active, self.form)
         return self._look_at_best(self.form, both=self.clock % 4 == 0) - self.dual()
 
 

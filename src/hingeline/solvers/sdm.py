@@ -159,6 +159,7 @@ class Accelerator:
     n_weights: float = math.inf
     visited: float = 1.0  # the share of examples that a sweep visits, on average
     conjugate: float = math.inf  # sweeps over all that a Newton step costs without a matrix
+    small: int = SMALL  # so many multipliers always take steps
     newton: bool = False  # Newton steps are under way
     width: float = 1.0  # theirs, see there
     mark: float = math.inf  # the gap some sweeps ago
@@ -188,7 +189,7 @@ class Accelerator:
         if solver.clock <= 4:
             return False
         light = solver.plane_size <= SMALL_PLANE
-        if light and np.count_nonzero(solver.multipliers().mass) <= SMALL:
+        if light and np.count_nonzero(solver.multipliers().mass) <= self.small:
             rounds = 0
             while rounds < ROUNDS and _ascend(solver, self.iterations):
                 rounds += 1

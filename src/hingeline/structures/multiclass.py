@@ -86,18 +86,20 @@ def make_problem(
 
 def compile_problem(problem: MulticlassProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
-    weights = np.arange(problem.n_features * problem.stride).reshape(-1, problem.stride)
+    stride = problem.stride
+    size = layout(problem.n_features, problem.n_labels, stride=stride).size
     with np.errstate(over="ignore"):
         squares = 2.0 * problem.sqnorm
     return Compiled(
         problem,
         lengths=np.ones(len(problem.labels), dtype=np.int64),
-        n_weights=layout(problem.n_features, problem.n_labels, stride=problem.stride).size,
+        n_weights=size,
         scratch_size=1,
         n_outputs=problem.n_labels,
         output_losses=lambda: problem.cost[problem.labels, : problem.n_labels],
         output_squares=squares,
-        matrix_order=weights[:, : problem.n_labels].T.ravel(),
+        matrix_size=problem.n_features * problem.n_labels,
+        matrix_order=lambda: np.arange(size).reshape(-1, stride)[:, : problem.n_labels].T.ravel(),
         isotropic=problem.costly == 1 and bool(problem.sqnorm.all()),
         curvature=partial(add_blocks, problem) if is_dense(problem) else None,
         multiply_curvature=partial(multiply_curvature, problem),
