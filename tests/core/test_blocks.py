@@ -412,7 +412,7 @@ class RecordedEnumerated(Recorder, EnumeratedSDM):
         for row in draws:
             count = choose_worth(self.active, self.gaps, self.options.skip, row, order)
             for i in order[:count]:
-                self.move_in(np.array([i]), form)
+                self.visit(np.array([i]), form)
                 self.iterates.append(self.w.copy())
 
 

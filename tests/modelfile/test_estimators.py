@@ -437,7 +437,7 @@ def test_compact_files_are_smaller(path):
     rng = np.random.default_rng(0)
     d = 4000
     model, _, _ = make("multiclass")
-    model.n_features_in_ = d
+    model.n_features_in_, model.history_ = d, model.history_[:9]
     table = np.zeros((d + 1, 4))
     table[:, :3] = np.where(rng.random((d + 1, 3)) < 0.2, rng.normal(size=(d + 1, 3)), 0)
     model.weights_ = table.ravel()

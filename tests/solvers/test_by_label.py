@@ -37,7 +37,7 @@ def make(n=150, d=6, labels=7, seed=0):
 
 
 def fit(X, Y, sample_weight=None, **params):
-    params = {"edges": "none", "tol": 1e-6, "random_state": 0, "max_iter": 3000, **params}
+    params = {"edges": "none", "C": 1.0, "tol": 1e-6, "random_state": 0, "max_iter": 3000} | params
     return MultilabelSSVM(**params).fit(X, Y, sample_weight=sample_weight)
 
 
