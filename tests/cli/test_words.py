@@ -146,7 +146,7 @@ def test_pieces_are_as_the_whole(kind, folder, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_long_file_takes_no_more_memory(folder, tmp_path):
-    short, long = (write(tmp_path / f"{n}.conll", conll(TEST, 0, 1) * n) for n in (2_500, 6_000))
+    short, long = (write(tmp_path / f"{n}.conll", conll(TEST, 0, 1) * n) for n in (2_500, 4_000))
     peaks = []  # even the short file is longer than a piece
     for file in (short, short, long):
         tracemalloc.start()

@@ -350,8 +350,11 @@ if __name__ == "__main__":
 @pytest.mark.slow
 def test_a_scheduler_that_goes_away_leaves_certified_weights():
     pytest.importorskip("distributed.client", reason="Dask is not installed")
+    import dask
+
     command = [sys.executable, "-c", SCHEDULER]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as scheduler:
+    soon = dask.config.set({"distributed.comm.timeouts.connect": "3s"})  # 30 s by default
+    with soon, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as scheduler:
 
         def end(state):
             if state.row.passes == 5:
