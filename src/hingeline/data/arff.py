@@ -104,8 +104,9 @@ class _Attribute(NamedTuple):
         """The number that stands for a value; a ValueError says why none does."""
         if self.values is not None and value in self.values:
             return self.values[value]
-        what = f"the value of {shown(self.name)} is missing (?)"
-        require(value != "?", f"{what}; fill it in or drop the row.")
+        if value == "?":
+            what = f"the value of {shown(self.name)} is missing (?)"
+            raise ValueError(f"{what}; fill it in or drop the row.")
         try:
             number = float("" if "_" in value else value)
             what = "" if math.isfinite(number) else "is not a finite number"
@@ -113,8 +114,9 @@ class _Attribute(NamedTuple):
             number, what = math.nan, "is not a number"
         if self.values is not None and not (self.plain and number in self.values.values()):
             what = f"is not among the {len(self.values)} values declared"
-        place = f"the value {shown(value)} of {shown(self.name)}"
-        require(not what, f"{place} {what}; correct the line.")
+        if what:
+            value = f"the value {shown(value)} of {shown(self.name)}"
+            raise ValueError(f"{value} {what}; correct the line.")
         return number
 
 
