@@ -155,8 +155,8 @@ def as_callbacks(callbacks: Any) -> list[Any]:
         return []
     if callable(callbacks):
         return [callbacks]
-    what = f"callbacks must be a callable or a list of them, got {callbacks!r}."
-    require(isinstance(callbacks, Sequence) and not isinstance(callbacks, str), what, TypeError)
+    if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
+        raise TypeError(f"callbacks must be a callable or a list of them, got {callbacks!r}.")
     return list(callbacks)
 
 
