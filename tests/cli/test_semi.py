@@ -171,9 +171,10 @@ def test_a_record_that_makes_no_sense_is_left_alone(folder, tmp_path):
         assert facts["gap"] == gap
         assert "annealing" not in facts
         assert done("predict", tmp_path / "odd.hinge", folder / "test")
-    record = {"weights": "learned", "rules": [{"kind": "words", "words": "("}]}
-    model.save(tmp_path / "odd.hinge", metadata={**model.metadata_, "semisupervised": record})
-    assert "fresh copy" in refused("predict", tmp_path / "odd.hinge", folder / "test")
+    for rules in ([{"kind": "words", "words": "("}], 3, None, {"kind": "words"}):
+        record = {"weights": "learned", "rules": rules}
+        model.save(tmp_path / "odd.hinge", metadata={**model.metadata_, "semisupervised": record})
+        assert "fresh copy" in refused("predict", tmp_path / "odd.hinge", folder / "test")
 
 
 # Constraints in prediction ----------------------------------------------------------------------

@@ -47,7 +47,8 @@ def predict(
     separated by commas. Words of --raw text are written with their labels, a line each.
 
     With --constraints, the labels have the highest score minus the penalty of broken rules. A model
-    of hingeline semi keeps to the rules it learned with; --constraints none leaves them out.
+    of hingeline semi keeps to the rules it learned with; --constraints none leaves them out, as
+    --margin, --probability and --nbest do.
 
     Several files ('part-*.txt') are written one after the other, or into --output-dir. With
     --workers, each is predicted in one of so many processes, or on a Dask cluster.

@@ -124,7 +124,7 @@ class Limits:
     name: str = "the solver"
     started: float = field(default_factory=time.perf_counter)
     compiled: float = field(default_factory=lambda: COMPILING[0])  # seconds, before the start
-    usual: bool = False  # whether C is the default, so that something should be learnt
+    usual: bool = False  # whether C was left to the estimator, so that something should be learnt
     #: Says what must be the same for a run to be taken up again.
     identity: Callable[[], dict[str, Any]] = dict
 

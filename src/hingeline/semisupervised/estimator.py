@@ -225,7 +225,14 @@ def stored_rules(model: Any) -> list[Any]:
     record = getattr(model, "metadata_", {}).get("semisupervised")
     if not isinstance(record, dict) or record.get("weights") != "learned" or record.get("words"):
         return []
-    return [*map(read_rule, record.get("rules", ()))]
+    return read_rules(record)
+
+
+def read_rules(record: dict[str, Any]) -> list[Any]:
+    """The constraints in a file's record."""
+    rules = record.get("rules", [])
+    require(isinstance(rules, list), f"{rules!r:.60} is no list of constraints: get a fresh copy.")
+    return [*map(read_rule, rules)]
 
 
 def label_under(
@@ -489,12 +496,12 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
             for row in (step._asdict() for step in self.steps_)
         ]
-        rules = [rule for rule in self._rules() if write_rule(rule)]
-        for rule in self._rules():
-            if rule not in rules:
+        rules = [(rule, write_rule(rule)) for rule in self._rules()]
+        for rule, plain in rules:
+            if not plain:
                 warn(f"{path} holds no functions, and so not the constraint {rule.title!r}.")
         record = {"steps": rows, "selected": self.selected_, "weights": self.weights}
-        record |= {"words": self._words_given, "rules": [*map(write_rule, rules)]}
+        record |= {"words": self._words_given, "rules": [plain for _, plain in rules if plain]}
         both = {**(metadata or {}), "semisupervised": record}
         stored = copy(self.base_)  # its certificate is that of another problem
         stored.primal_objective_ = self.primal_objective_
@@ -516,10 +523,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             chosen = int(record["selected"])
             steps[chosen]
             weights, words = str(record["weights"]), bool(record["words"])
-            rules = [*map(read_rule, record["rules"])]
         except (TypeError, KeyError, ValueError, IndexError):
             what = f"{path} holds no record of a semi-supervised fit"
             raise ValueError(f"{what}: load it with ChainSSVM.load.") from None
+        rules = read_rules(record)
         found = cls(base=clone(model), constraints=rules, weights=weights)
         found.constraints_, found._words_given = rules, words
         found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
