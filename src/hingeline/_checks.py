@@ -137,7 +137,7 @@ def check_nu(estimator: Any) -> None:
     """Refuse ν where it does not belong or is missing, and a C beside it."""
     nu = estimator.nu
     if estimator.slack != "nu":
-        require(nu is None, f"nu={nu!r} belongs to slack='nu'; leave it None and set C.")
+        require(nu is None, f"nu={nu!r} belongs to slack='nu'; leave it out and set C.")
         return
     require(nu is not None, "slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
     default = signature(type(estimator)).parameters["C"].default

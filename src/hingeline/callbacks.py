@@ -23,8 +23,9 @@ class EarlyStopping:
     estimator : estimator; the one that is being fitted
     X, y : held-out data
     patience : int, default=3; passes without improvement before stopping
-    scoring : callable, optional
-        ``scoring(estimator, X, y)``, the higher the better; default: ``estimator.score``.
+    scoring : callable or str, optional
+        ``scoring(estimator, X, y)``, the higher the better, or a name of :func:`hingeline.scorer`,
+        such as ``"span_f1"``; default: ``estimator.score``.
     **score_params : passed to ``estimator.score``, e.g. ``lengths``
 
     Examples
@@ -39,12 +40,17 @@ class EarlyStopping:
         X: Any,
         y: Any,
         patience: int = 3,
-        scoring: Callable[[Any, Any, Any], float] | None = None,
+        scoring: Callable[[Any, Any, Any], float] | str | None = None,
         **score_params: Any,
     ) -> None:
         positive("patience", patience, integer=True)
+        if isinstance(scoring, str):
+            from hingeline.evaluation.metrics import scorer
+
+            scoring = scorer(scoring)
         self.estimator, self.X, self.y = estimator, X, y
-        self.patience, self.scoring, self.score_params = patience, scoring, score_params
+        self.scoring: Any = scoring
+        self.patience, self.score_params = patience, score_params
         self.scores_: list[float] = []
         self._best: Array | None = None
 

@@ -226,7 +226,7 @@ def test_one_label(models, folder):
         (["--solver", "nope"], "'sdm'"),
         (["--slack", "nope"], "'squared'"),
         (["--loss", "nope"], "'hamming', 'zero_one'"),
-        (["--loss", "zero_one", "--slack", "sum"], "loss='zero_one'"),
+        (["--loss", "zero_one", "--slack", "sum"], "--loss zero_one"),
         (["--rescale", "nope"], "'margin'"),
         (["--scheme", "nope"], "IOB2"),
         (["--dtype", "float8"], "float16"),
@@ -235,7 +235,7 @@ def test_one_label(models, folder):
         (["-C", "nan"], "C must be greater than 0"),
         (["--tol", "0"], "tol must be greater than 0"),
         (["--tol", "nan"], "tol must be greater than 0"),
-        (["--max-time", "0"], "max_time must be greater than 0"),
+        (["--max-time", "0"], "--max-time must be greater than 0"),
         (["--n-jobs", "0"], "--n-jobs"),
         (["--seed", str(2**32)], "--seed"),
         (["--grid", "C=1"], "--dev"),
@@ -312,8 +312,11 @@ def test_options_of_predict(models, folder):
     for output in (folder / "none" / "out", folder):
         for option in ([], ["--nbest", 2]):
             message = refused("predict", sequences, folder / "test", "-o", output, *option)
-            assert str(output) in message
-            assert message.startswith("--output: ")
+            assert message.startswith(f"--output: {'there is no' if output != folder else folder}")
+    for output in (folder / "test", sequences):
+        assert "a file to read" in refused("predict", sequences, folder / "test", "-o", output)
+    assert "a file to read" in refused("info", sequences, "--weights", sequences)
+    assert "a file to read" in refused("convert", folder / "test", folder / "test", "--to", "conll")
     assert "scheme must be" in refused("evaluate", sequences, folder / "test", "--scheme", "x")
 
 

@@ -100,6 +100,10 @@ def test_wrong_usage(arguments):
     assert "Traceback" not in result.output
 
 
+def test_a_command_that_is_nearly_right():
+    assert "Did you mean 'train'?" in run("trian").stderr
+
+
 def test_a_write_that_fails_late(tmp_path, monkeypatch):
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")

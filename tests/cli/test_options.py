@@ -285,11 +285,11 @@ def test_nu(folder):
     text = run(*arguments, "--nu", "0.5", "--quiet").stdout
     assert "nu=0.5 (C=" in text
     for options, words in (
-        (("--nu", "many"), "nu='many' is not known; give a number greater than 0 or"),
-        ((), "slack='nu' needs nu"),
-        (("--nu", "-1"), "nu must be greater than 0"),
-        (("--nu", "0.5", "-C", "3"), "C=3.0 has no meaning"),
-        (("--nu", "999"), "nu=999 is above"),
+        (("--nu", "many"), "--nu many is not known; give a number greater than 0 or"),
+        ((), "--slack nu needs nu"),
+        (("--nu", "-1"), "--nu must be greater than 0"),
+        (("--nu", "0.5", "-C", "3"), "--C 3.0 has no meaning"),
+        (("--nu", "999"), "--nu 999 is above"),
     ):
         bad = run(*arguments, *options)
         assert bad.exit_code == 2

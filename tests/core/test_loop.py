@@ -262,6 +262,17 @@ def test_early_stopping(small: Any, kind: str) -> None:
     assert stopping.scores_ == first
 
 
+def test_early_stopping_takes_the_name_of_a_score(small: Any) -> None:
+    model = estimator("chain", C=1.0, tol=0.1)
+    stopping = EarlyStopping(model, *small["chain"], scoring="sequence_accuracy")
+    model.set_params(callbacks=[stopping]).fit(*small["chain"])
+    X, y = small["chain"]
+    right = [np.array_equal(a, b) for a, b in zip(model.predict(X), y, strict=True)]
+    assert np.mean(right) in stopping.scores_
+    with pytest.raises(ValueError, match="'f1' is not known; choose one of 'token_accuracy'"):
+        EarlyStopping(model, X, y, scoring="f1")
+
+
 def test_early_stopping_wants_patience() -> None:
     with pytest.raises(ValueError, match="patience must be greater than 0"):
         EarlyStopping(MulticlassSSVM(), [], [], patience=0)

@@ -86,7 +86,8 @@ def test_a_long_file_is_judged_by_its_beginning():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the file is empty; name the format"),
+        ("", "the file is empty: there is nothing to read"),
+        ("a A\rb B\r\rc A\r", "a carriage return is inside the line; end lines with LF"),
         ("\n \n", "the file is empty"),
         ("He,O\nran,O\n", "separated by ',', but the first line does not name them; begin with"),
         ("\x01\0\0", "neither text nor IDX"),

@@ -65,6 +65,12 @@ def test_only_line_feeds_end_lines():
     assert lines_of(io.StringIO("a\u2028b\x0bc\x85d\n")) == [(1, "a\u2028b\x0bc\x85d")]
 
 
+def test_a_carriage_return_inside_a_line_is_refused():
+    for data, line in ((b"a\rb\rc", 1), (b"a\r\nb\rc\r\n", 2), (b"a\n\nb\r\r\n", 3)):
+        with pytest.raises(ParseError, match=f":{line}: a carriage return is inside the line; end"):
+            lines_of(io.BytesIO(data))
+
+
 @pytest.mark.parametrize("wrap", [lambda path: path, str], ids=["path", "str"])
 def test_a_file_by_its_name(tmp_path, wrap):
     path = tmp_path / "plain.gz"  # the name says gzip, the content does not

@@ -43,7 +43,7 @@ def test_a_curve_shows_itself(tagger: Any, tmp_path: Any) -> None:
         assert "restricted" not in head  # nothing is known of it
         assert rows[-1].split()[4] == f"{tagger.history_[-1].dual:.6g}"
         assert curve._repr_html_().startswith("<table><tr><th>time<th>passes")
-    assert len(plot_curve(tagger).axes) == 2
+    assert len(plot_curve(tagger)) == 2
     long = History(tagger.history_ * 100)
     assert len(repr(long).splitlines()) == 22
     assert repr(long).splitlines()[11].split()[0] == "…"

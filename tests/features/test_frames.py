@@ -82,14 +82,16 @@ def test_labels_go_back_to_their_rows(make: Any) -> None:
     assert to_column([[1, 2], [3, 4], [5]], frame).tolist() == [1, 3, 2, 4, 5]
     with pytest.raises(ValueError, match="labels are of 2 sentences with 4 tokens, but the frame"):
         to_column(y[:2], frame)
+    with pytest.raises(ValueError, match="the frame has no column 'doc': name one of 'sentence'"):
+        to_column(y, frame, group="doc")
 
 
 @pytest.mark.parametrize(
     ("columns", "params", "message"),
     [
-        ({**COLUMNS}, {"group": "doc"}, "group asks for 'doc', which the frame does not have"),
-        ({**COLUMNS}, {"label": "ner"}, "label asks for 'ner'"),
-        ({**COLUMNS}, {"columns": ["x"]}, "columns asks for 'x'"),
+        ({**COLUMNS}, {"group": "doc"}, "the frame has no column 'doc': name one of"),
+        ({**COLUMNS}, {"label": "ner"}, "no column 'ner'"),
+        ({**COLUMNS}, {"columns": ["x"]}, "no column 'x'"),
         ({"sentence": [1], "tag": ["a"]}, {}, "no columns are left"),
         ({**COLUMNS, "n": [1, 2, 3, 4, 5]}, {}, "column 'n' holds numbers and 'word' does not"),
         ({**COLUMNS, "pos": ["a", None, "b", "c", "d"]}, {}, "row 1 of column 'pos' is None"),

@@ -213,6 +213,9 @@ def test_columns_by_name_or_position() -> None:
     other = TokenTable.from_sentences([[("a", "N", "x")]], ["form", "pos", "x"])
     with pytest.raises(ValueError, match=r"X has the columns 'form', 'pos', 'x'.*read 'tag'"):
         encoder.transform(other)
+    words = TokenTemplates().fit([["a", "b"]])
+    with pytest.raises(ValueError, match=r"columns 'word', 'col1'.* on 'word': leave the others"):
+        words.transform([[("a", "N"), ("b", "V")]])
 
 
 def test_hashing() -> None:

@@ -52,7 +52,7 @@ def test_writes_png_and_svg(history, tmp_path):
 
 
 def test_draws_what_the_history_says(history):
-    objectives, gaps = plot_curve(history, title="A title").axes
+    objectives, gaps = plot_curve(history, title="A title")
     primal, dual = objectives.lines
     np.testing.assert_allclose(primal.get_xydata(), [[0.2, 4.0], [0.3, 3.0]])
     np.testing.assert_allclose(dual.get_xydata(), [[0.1, 1.0], [0.2, 2.0], [0.3, 2.7]])
@@ -65,13 +65,14 @@ def test_draws_what_the_history_says(history):
     ("last", "text"), [((3.0, 3.0, 0.0), "the gap is zero"), ((NAN, 2.0, NAN), "no certified gap")]
 )
 def test_without_a_gap_to_draw(last, text, tmp_path):
-    figure = plot_curve([row(0.1, NAN, 1.0, NAN), row(0.2, *last)], tmp_path / "a.png")
-    assert [t.get_text() for t in figure.axes[1].texts] == [text]
+    _, gaps = plot_curve([row(0.1, NAN, 1.0, NAN), row(0.2, *last)], tmp_path / "a.png")
+    assert [t.get_text() for t in gaps.texts] == [text]
 
 
-def test_a_figure_shows_itself_in_a_notebook(history):
-    figure = plot_curve(history)
-    assert figure._repr_png_().startswith(PNG)
+def test_several_panels_show_themselves_in_a_notebook(history):
+    panels = plot_curve(history)
+    assert panels._repr_png_().startswith(PNG)
+    assert list(panels) == panels.figure.axes
 
 
 def test_one_panel_is_axes_and_takes_those_of_others():
@@ -344,8 +345,8 @@ def test_drawings_live_together_in_a_page():
 # Labels of graphs --------------------------------------------------------------------------------
 
 
-def drawn(figure):
-    return {axes.get_title(): axes.images[0].get_array() for axes in figure.axes}
+def drawn(panels):
+    return {axes.get_title(): axes.images[0].get_array() for axes in panels}
 
 
 def test_labels_get_their_colours():
@@ -358,11 +359,11 @@ def test_labels_get_their_colours():
 
 
 def test_truth_stands_beside_and_void_is_not_counted():
-    figure = plot_segmentation([1, 1, 0, 0], [1, 0, 0, -1], shape=(2, 2), void_label=-1)
-    panels = drawn(figure)
+    axes = plot_segmentation([1, 1, 0, 0], [1, 0, 0, -1], shape=(2, 2), void_label=-1)
+    panels = drawn(axes)
     assert list(panels) == ["truth", "predicted, 66.7 % of pixels right"]
     np.testing.assert_allclose(panels["truth"][1, 1], [0, 0, 0])
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["0", "1"]
+    assert [text.get_text() for text in axes.figure.legends[0].get_texts()] == ["0", "1"]
 
 
 def test_superpixels_over_an_image():

@@ -6,6 +6,7 @@ The group turns ValueError (one sentence about the user's input) and Ctrl-C into
 """
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -37,6 +38,9 @@ _PANELS = {
     "The model file": "keep_state dtype sparse",
 }
 _PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names.split()}
+_NAMES = "|".join(_PANEL_OF)
+#: Parameters as the library writes them, tol and slack='nu', but not one of C=0.1,1.
+_PARAMETER = re.compile(rf"^({_NAMES})(?= must )|\b({_NAMES})=('?)([\w.+-]++)\3(?!,\d)")
 
 BAD_INPUT = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
@@ -74,6 +78,7 @@ class _Group(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
+            self.commands: Any = dict.fromkeys(COMMANDS)  # what it may have meant
             return None
         name = "import_model" if cmd_name == "import" else cmd_name.replace("-", "_")
         single = _make_app()
@@ -98,7 +103,10 @@ class _Group(TyperGroup):
                 os.close(nowhere)
             raise typer.Exit(0) from None
         except (ValueError, OSError, MemoryError) as error:
-            typer.echo(f"hingeline: {_sentence(error)}", err=True)
+            named = _PARAMETER.sub(
+                lambda m: f"{flag(m[1] or m[2])} {m[4] or ''}".rstrip(), _sentence(error)
+            )
+            typer.echo(f"hingeline: {named}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("hingeline: interrupted", err=True)
@@ -162,10 +170,7 @@ def _check_dtype(dtype: str) -> str:
 
 
 Model = Annotated[Path, Argument(metavar="MODEL", help="A model file (.hinge).")]
-Files = Annotated[
-    list[str],
-    Argument(metavar="DATA…", help="A labelled file (- is the standard input), or several."),
-]
+Files = Annotated[list[str], Argument(metavar="DATA…", help="Labelled files; - is standard input.")]
 Data = Annotated[str, Argument(metavar="DATA", help="A labelled file; - is the standard input.")]
 Input = Annotated[
     str, Argument(metavar="INPUT", help="A file, with labels or without; - is the standard input.")
@@ -260,15 +265,18 @@ def given(context: typer.Context) -> dict[str, Any]:
     return {n: context.params[n] for n, s in sources.items() if s and s.name == "COMMANDLINE"}
 
 
-def check_target(option: str, path: Path, *read: str | None) -> None:
+def check_target(option: str, target: str | Path, *read: str | Path | None) -> None:
     """Refuse a file that could not be written, or that a command reads as well."""
     from hingeline._checks import require
 
+    path = Path(target)
+    if target == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
+        return  # the standard output, or a device
     folder, others = path.parent, [Path(name).resolve() for name in read if name not in (None, "-")]
     require(not path.is_dir(), f"{option}: {path} is a folder: name a file.")
     require(folder.is_dir(), f"{option}: there is no folder {folder}: make it first.")
     what = f"{option}: nothing can be written in {folder}: name another folder."
-    require(os.access(folder, os.W_OK), what)
+    require(os.access(path.resolve().parent, os.W_OK), what)
     what = f"{option}: {path} is a file to read: name another file."
     require(path.resolve() not in others, what)
 

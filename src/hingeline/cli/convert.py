@@ -21,9 +21,7 @@ def convert(
     to: Annotated[str, Option("--to", "-t", help="Format to write; auto: by the name.")] = "auto",
     format: app.Format = "auto",
     columns: Annotated[str | None, Option(help="Columns to keep, separated by commas.")] = None,
-    vocabulary: Annotated[
-        Path | None, Option(help="File of feature numbers; it is read if it exists, else written.")
-    ] = None,
+    vocabulary: Annotated[Path | None, Option(help="Numbers of features, read or made.")] = None,
     formats: Annotated[bool, Option("--formats", help="List the formats.")] = False,
 ) -> None:
     """Convert between CoNLL, CoNLL-U, CRFsuite, SVM^hmm, SVMlight, ARFF and others."""
@@ -39,6 +37,7 @@ def convert(
         what = f"--to: the name {target!r} does not tell the format"
         files.require(ending in _ENDINGS, f"{what}: pass one of {names}.")
         to = _ENDINGS[ending]
+    check_target("OUTPUT", target, source)
     known = None
     if vocabulary is not None:
         if vocabulary.exists():

@@ -16,9 +16,7 @@ Origin = StrEnum("Origin", ["crfsuite", "liblinear"])
 
 def import_model(
     origin: Annotated[Origin, Argument(metavar="TOOL", help="crfsuite or liblinear.")],
-    file: Annotated[
-        Path, Argument(metavar="FILE", help="`crfsuite dump` text, or a LIBLINEAR model.")
-    ],
+    file: Annotated[Path, Argument(metavar="FILE", help="`crfsuite dump`, or LIBLINEAR's model.")],
     model: app.NewModel,
 ) -> None:
     """Take over a model of CRFsuite or LIBLINEAR; it predicts the same."""

@@ -11,7 +11,7 @@ from typer import Option
 
 import hingeline
 from hingeline.cli import app, files
-from hingeline.cli.app import blame
+from hingeline.cli.app import blame, check_target
 
 WHY_NO_GAP = "the labels of unlabelled sequences were chosen with the weights, which is not convex"
 #: How a step of a semi-supervised fit was chosen.
@@ -35,6 +35,7 @@ def info(
     from hingeline.evaluation.inspection import top_features, transition_table, write_weights
     from hingeline.modelfile.files import read_header
 
+    check_target("--weights", weights or "-", model)
     header, tensors = read_header(model)
     kind = header.get("kind", header.get("estimator", "unknown"))
     facts: dict[str, Any] = {"file": str(model), "holds": kind, "bytes": model.stat().st_size}

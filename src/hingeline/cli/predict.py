@@ -75,6 +75,7 @@ def predict(
         format = "text"
     names, title = files.expand_all(data)
     files.require("-" not in names or len(names) == 1, "the standard input comes alone.")
+    app.check_target("--output", output, model, *names)
     joined = len(names) > 1 and output_dir is None
     job = _Job(estimator, model, sure, format, measure, nbest, constraints, joined)
     scrolls = output == "-" and sys.stdout.isatty()  # the labels themselves show how far it is

@@ -25,9 +25,7 @@ def train(
     data: app.Files,
     model: app.NewModel,
     format: app.Format = "auto",
-    task: Annotated[
-        str, Option(help="What to learn of words: labels, segments or dependencies (CoNLL-U).")
-    ] = "labels",
+    task: Annotated[str, Option(help="Learn labels, segments or dependencies.")] = "labels",
     template: app.Template = None,
     columns: app.Columns = None,
     use: app.Use = None,
@@ -45,9 +43,7 @@ def train(
     slack: Annotated[str, Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
     nu: Annotated[str | None, Option(help="For --slack nu: a mean loss, or auto.")] = None,
     loss: app.Loss = None,
-    projective: Annotated[
-        str, Option(help="Dependencies do not cross: auto, yes, no or prediction.")
-    ] = "auto",
+    projective: Annotated[str, Option(help="No crossings: auto, yes, no or prediction.")] = "auto",
     rescale: Annotated[str, Option(help="What the loss rescales: margin or slack.")] = "margin",
     violators: app.Violators = None,
     solver: Annotated[
@@ -104,6 +100,7 @@ def train(
     names, title = files.expand_all(data)
     check_sources("--dev", *names, dev)
     check_target("--model", model, *names, dev)
+    check_target("--cv-output", cv_output or "-", *names, dev)
     fits.check_checkpoint(checkpoint, checkpoint_every, resume, str(model), *names, dev)
     if workers is not None:
         where = files.check_workers(given(context), workers)

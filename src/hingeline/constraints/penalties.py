@@ -313,7 +313,7 @@ class CheckRow(NamedTuple):
 
 
 class CheckReport(NamedTuple):
-    """Counts per constraint, in their order; ``str(report)`` is a table."""
+    """Counts per constraint, in their order; it shows itself as a table."""
 
     rows: tuple[CheckRow, ...]
     n_sequences: int
@@ -338,7 +338,7 @@ class CheckReport(NamedTuple):
         """Whether all constraints are kept."""
         return all(row.violation == 0 for row in self.rows)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.table()
 
     def table(self, name_place: Callable[[int], str] = str, n: int = 6) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hingeline._checks import require
 from hingeline.data.samples import LabelledSequences, Vocabulary
-from hingeline.data.text import File, ParseError, TextSource, open_text
+from hingeline.data.text import LONE_RETURN, File, ParseError, TextSource, open_text
 from hingeline.features.tables import SparseSequences, TokenTable
 
 
@@ -231,7 +231,8 @@ def detect_format(source: File) -> str:
         content = content[:cut] if cut else content
     lines = [line.rstrip("\r") for line in content.decode("utf-8", "replace").split("\n")]
     lines = [line for line in lines if line.strip()][:_MAX_LINES]
-    text.require(lines, f"the file is empty; {_REMEDY} or check the file.")
+    text.require(lines, "the file is empty: there is nothing to read.")
+    text.require("\r" not in lines[0], LONE_RETURN)
     first = next((line.lstrip() for line in lines if not line.lstrip().startswith("%")), "")
     if first.lower().startswith(("@relation", "@attribute")):
         return "arff"

@@ -32,6 +32,7 @@ _LINE = 64  # Bytes that any reader may keep of a line beside its text.
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _AGAIN = "fetch or compress the file again."
+LONE_RETURN = "a carriage return is inside the line; end lines with LF or CRLF (tr '\\r' '\\n')."
 _RAISE = "if that is right, raise max_expansion of open_text or unpack the file."
 
 
@@ -184,6 +185,8 @@ class TextSource(AbstractContextManager["TextSource"]):
                 raise self.error(f"{what}; {remedy}", at) from None
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
+            at = number + data.count(b"\n", 0, max(0, data.find(b"\r")))
+            self.require(b"\r" not in data, LONE_RETURN, at)
         lines = data.split(b"\n")
         lines.pop()
         if len(data) > self.max_line:

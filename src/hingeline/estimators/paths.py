@@ -19,7 +19,7 @@ from hingeline._checks import Array, positive, require, warn
 from hingeline.core.blocks import WorkingSet
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Compiled, Workers
-from hingeline.core.results import DualMemory, Result, Rows, relative
+from hingeline.core.results import DualMemory, Result, Rows, align, relative
 from hingeline.estimators.base import BaseSSVM, positive_part
 from hingeline.solvers.nu import TIE, Margins, best_multiple
 
@@ -61,6 +61,12 @@ class Path:
 
     def __len__(self) -> int:
         return len(self.models)
+
+    def __repr__(self) -> str:
+        gap, low, high = self.relative_gaps, self.margin_error_risks, self.support_vector_risks
+        head = [self.parameter, "relative gap", "margin errors", "support vectors", "seconds"]
+        rows = zip(self.values, gap, low, high, self.seconds, strict=True)
+        return align([head, *([f"{value:.4g}" for value in row] for row in rows)])
 
 
 def nu_path(estimator: BaseSSVM, X: Any, y: Any, nus: Values = None, **fit_params: Any) -> Path:

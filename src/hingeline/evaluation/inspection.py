@@ -305,7 +305,7 @@ class Explanation:
             lines.append(f"and {len(self.rows) - n} more, {rest:+.4f} together")
         return "\n".join(lines)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text()
 
 

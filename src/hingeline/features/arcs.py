@@ -143,7 +143,7 @@ class ArcFeatures(BaseEstimator):
                 X = [[*_read_dicts(sentence, names, i)] for i, sentence in enumerate(X)]
             elif isinstance(first, tuple):
                 what = f"words have {len(first)} columns, and columns= names {len(names)}"
-                require(len(first) == len(names), f"{what}: name every column in ArcFeatures.")
+                require(len(first) == len(names), f"{what}: pass features=ArcFeatures(columns=…).")
             table = TokenTable.from_sentences(X, names)
         require(empty or len(table), "X is empty: there are no sentences.")
         if not empty and not table.lengths.all():

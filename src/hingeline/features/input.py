@@ -165,7 +165,8 @@ def stack_labels(
             raise TypeError(f"y[{i}] is {labels!r:.40}, expected {how}.")
         if len(labels) != n:
             what = f"X[{i}] has {n} {part}s and y[{i}] has {len(labels)} labels"
-            raise ValueError(f"{what}: they must have the same length.")
+            hint = f", say y[{i}].ravel()" if getattr(labels, "ndim", 1) > 1 else ""
+            raise ValueError(f"{what}: they must have the same length{hint}.")
         flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
     return plain_labels(flat)
 

@@ -337,10 +337,6 @@ def from_frame(
     if not names or not hasattr(frame, "__getitem__"):
         raise TypeError(f"frame must be a pandas or polars frame, got {type(frame).__name__}.")
     read = [n for n in names if n not in (group, label)] if columns is None else list(columns)
-    for argument, wanted in (("group", [group]), ("label", [label]), ("columns", read)):
-        for name in wanted:
-            what = f"{argument} asks for {name!r}, which the frame does not have: choose among"
-            require(name in (None, *names), f"{what} {', '.join(map(repr, names))}.")
     require(read, "no columns are left to read besides group and label: name them.")
     order, offsets = _gather(_values(frame, group))
     y = None
@@ -387,6 +383,9 @@ def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentenc
 
 
 def _values(frame: Any, name: str) -> Array:
+    names = [*map(str, frame.columns)]
+    there = ", ".join(map(repr, names))
+    require(name in names, f"the frame has no column {name!r}: name one of {there}.")
     return np.asarray(frame[name].to_numpy())
 
 

@@ -409,11 +409,11 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         return self._sequences(columns, table)
 
     def _learn_more(self, X: Any) -> SparseSequences:
-        table = self._known_columns(as_table(X))
+        table = self._known_columns(X)
         return self._sequences(self._encoding.learn_more(table, int(self.min_count)), table)
 
     def _look_up(self, X: Any) -> SparseSequences:
-        table = self._known_columns(as_table(X))
+        table = self._known_columns(X)
         return self._sequences(self._encoding.look_up(table), table)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
@@ -443,7 +443,13 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         dtype, tidy = np.dtype(self.dtype), self._encoding.tidy
         return sequences_from_columns(columns, table.offsets, width, dtype, tidy)
 
-    def _known_columns(self, table: TokenTable) -> TokenTable:
+    def _known_columns(self, X: Any) -> TokenTable:
+        table = as_table(X)
+        here, then = (", ".join(map(repr, t)) for t in (table.names, self.column_names_))
+        what = f"X has the columns {here}, but the templates were fitted on {then}"
+        # Only a table says which of its columns are which.
+        fine = table is X or len(table.names) <= len(self.column_names_)
+        require(fine, f"{what}: leave the others out.")
         if table.names == self.column_names_ or len(table.names) == len(self.column_names_) == 1:
             return table
         used = self._encoding.used_columns
@@ -455,8 +461,6 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         if len(table.names) == len(self.column_names_):
             return table
         missing = next(name for name in wanted if name not in table.names)
-        here, then = (", ".join(map(repr, t)) for t in (table.names, self.column_names_))
-        what = f"X has the columns {here}, but the templates were fitted on {then}"
         raise ValueError(f"{what} and read {missing!r}.")
 
     def _count(self, X: Any) -> tuple[SparseSequences, Array]:
@@ -544,7 +548,7 @@ def as_table(X: Any) -> TokenTable:
     require_type(isinstance(X[0], (list, tuple)), "X[0]", "a list of tokens", X[0])
     kinds = set(map(type, chain.from_iterable(X)))
     if wrong := [kind for kind in kinds if not issubclass(kind, (str, tuple, list))]:
-        hint = ": use DictEncoder" if issubclass(wrong[0], Mapping) else ""
+        hint = ": pass words, or fit with DictEncoder" if issubclass(wrong[0], Mapping) else ""
         at = ((i, t, x) for i, sentence in enumerate(X) for t, x in enumerate(sentence))
         i, t, token = next(place for place in at if isinstance(place[2], tuple(wrong)))
         what = f"token {t} of X[{i}] is {token!r:.40}, of type {type(token).__name__}"

@@ -301,7 +301,7 @@ def check_pictures(
         where: Any = {"shape": tuple(own.tolist())} if own.ndim == 1 else {"regions": own}
         where["image"] = None if images is None else images[i]
         given = {"classes": classes, "void_label": void, "title": ""}
-        figure = plot_segmentation(y_pred[i], y_true[i], **where, **given)
+        figure = plot_segmentation(y_pred[i], y_true[i], **where, **given).figure
         return "data:image/png;base64," + base64.b64encode(draw_png(figure, 80)).decode()
 
     return draw

@@ -1,8 +1,8 @@
 """Pictures, all drawn by matplotlib: training curves, paths, segmentations, weights of pairs.
 
-What has several panels is returned as a figure, what has one as axes, which ``ax=`` may give.
-Figures are made without pyplot, so there is nothing to close; they and their axes show themselves
-in notebooks, and are there to be changed. Files appear whole or not at all.
+What has several panels is returned as a tuple of axes, what has one as axes, which ``ax=`` may
+give. Figures are made without pyplot, so there is nothing to close; what is returned shows itself
+in notebooks, has its ``figure``, and is there to be changed. Files appear whole or not at all.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ def new_figure(width: float = 7.0, height: float = 5.2) -> Figure:
     except ImportError as error:
         how = "install hingeline[plot] (pip install 'hingeline[plot]')"
         raise ImportError(f"plots need matplotlib: {how}.") from error
-    figure: Any = Figure(figsize=(width, height), dpi=150, layout="constrained")
-    figure._repr_png_ = partial(draw_png, figure)  # what a notebook asks for
-    return cast("Figure", figure)
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def draw_png(figure: Figure, dpi: int = 100) -> bytes:
@@ -73,6 +71,15 @@ def draw_png(figure: Figure, dpi: int = 100) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
+
+
+class Panels(tuple["Axes", ...]):
+    """The axes of a picture of several panels, which shows itself in a notebook."""
+
+    figure = property(lambda self: self[0].figure, doc="The figure that they are in.")
+
+    def _repr_png_(self) -> bytes:
+        return draw_png(self.figure)
 
 
 def _take_axes(given: Axes | None, width: float, height: float) -> Any:
@@ -85,7 +92,7 @@ def _take_axes(given: Axes | None, width: float, height: float) -> Any:
     return axes
 
 
-def _finish(figure: Figure, title: str, path: FileName | None, given: Axes | None = None) -> Figure:
+def _finish(figure: Figure, title: str, path: FileName | None, given: Axes | None = None) -> Panels:
     """Add the title, and write the file if there is to be one."""
     if given is None:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
@@ -95,7 +102,7 @@ def _finish(figure: Figure, title: str, path: FileName | None, given: Axes | Non
         target = check_target(path, FORMATS)
         with replacing(target) as file:
             figure.savefig(file, format=target.suffix.lower().lstrip("."))
-    return figure
+    return Panels(figure.axes)
 
 
 def _tidy(axes: Axes) -> None:
@@ -109,7 +116,7 @@ def _tidy(axes: Axes) -> None:
     axes.yaxis.label.set_color(_TEXT)
 
 
-def plot_curve(history: Any, path: FileName | None = None, title: str = "Training curve") -> Figure:
+def plot_curve(history: Any, path: FileName | None = None, title: str = "Training curve") -> Panels:
     """Plot primal, dual and relative gap over time.
 
     Parameters
@@ -120,7 +127,7 @@ def plot_curve(history: Any, path: FileName | None = None, title: str = "Trainin
 
     Returns
     -------
-    figure : matplotlib's Figure; ``figure.axes`` are its two panels
+    objectives, gaps : matplotlib's axes, in a tuple with their ``figure``
     """
     history = getattr(history, "history_", history)
     if not isinstance(history, Sequence) or not history:
@@ -372,8 +379,8 @@ def draw_reliability(axes: Axes, confidence: Array, right: Array, measure: str, 
     return f"Line chart: the share of right labels goes {change} as the {measure} grows."
 
 
-def plot_path(path: ModelPath, target: FileName | None = None, title: str | None = None) -> Figure:
-    """Plot the risks of margin errors and support vectors, and the gaps, along a path.
+def plot_path(path: ModelPath, target: FileName | None = None, title: str | None = None) -> Panels:
+    """Plot risks of margin errors and support vectors, and gaps, along a path: two axes.
 
     Parameters
     ----------
@@ -456,8 +463,8 @@ def plot_segmentation(
     opacity: float = 0.6,
     path: FileName | None = None,
     title: str = "Segmentation",
-) -> Figure:
-    """Draw the labels of one image over it, the truth beside the prediction.
+) -> Panels:
+    """Draw the labels of one image over it, the truth beside the prediction: an axes for each.
 
     Parameters
     ----------
