@@ -169,6 +169,7 @@ def test_cross_validation(folder, tmp_path):
     assert 0.3 < result["cv"] < whole["span_f1"]  # memorised words help the latter
     assert json.loads(done(*arguments))["relative_gap"] == result["relative_gap"]
     assert "pass --cv 5" in refused(*arguments, "--cv-output", out)
+    assert f"{100 * result['cv']:.2f} % in cross-" in done(*arguments[:-1], "-q", "--cv", 4)
     assert "--cv: there are 40 examples" in refused(*arguments, "--cv", 41)
 
 

@@ -40,7 +40,7 @@ _PANELS = {
 _PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 _NAMES = "|".join(_PANEL_OF)
 #: Parameters as the library writes them, tol and slack='nu', but not one of C=0.1,1.
-_PARAMETER = re.compile(rf"^({_NAMES})(?= must )|\b({_NAMES})=('?)([\w.+-]++)\3(?!,\d)")
+_PARAMETER = re.compile(rf"^({_NAMES})(?= must )|\b({_NAMES})=('?)([a-z\d-][\w.+-]*+)\3(?!,\d)")
 
 BAD_INPUT = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
@@ -103,10 +103,9 @@ class _Group(TyperGroup):
                 os.close(nowhere)
             raise typer.Exit(0) from None
         except (ValueError, OSError, MemoryError) as error:
-            named = _PARAMETER.sub(
-                lambda m: f"{flag(m[1] or m[2])} {m[4] or ''}".rstrip(), _sentence(error)
-            )
-            typer.echo(f"hingeline: {named}", err=True)
+            text = _sentence(error)
+            text = _PARAMETER.sub(lambda m: f"{flag(m[1] or m[2])} {m[4] or ''}".rstrip(), text)
+            typer.echo(f"hingeline: {text}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("hingeline: interrupted", err=True)

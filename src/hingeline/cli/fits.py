@@ -279,6 +279,8 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
             balance += f", C_u={result['C_u']:g}"
         if "nu" in result:
             balance = f"nu={result['nu']:g} ({balance}, rho={result['rho']:.4g})"
+        if "cv" in result:
+            balance += f", {100 * result['cv']:.2f} % in cross-validation"
         seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
         size = result["bytes"] / 1e3
         size = f"{size:.0f} kB" if size < 1000 else f"{size / 1e3:.1f} MB"

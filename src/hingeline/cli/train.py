@@ -165,7 +165,6 @@ def train(
     if cv is not None:
         with blame(title):
             score, labels = fits.cross_validate(progress, estimator, encoder, samples, cv, kind)
-        progress.say(f"{cv} parts, each by a model of the others: {100 * score:.2f} %")
         if cv_output is not None:
             with blame("--cv-output"), hingeline.data.atomic_text(cv_output) as out:
                 tokens = samples.layout.kind == "tokens"
