@@ -2,6 +2,7 @@
 
 import warnings
 from importlib import metadata
+from pathlib import Path
 from urllib.request import urlopen
 
 from sphinx_gallery.sorting import ExplicitOrder
@@ -84,9 +85,17 @@ def leave_alone(app, env, node, content):
     return content if node["reftarget"] == "accuracy_score" else None
 
 
+def show_gallery(app, what, name, thing, options, lines):
+    """Below the docstring of a class or function: the examples of the gallery that use it."""
+    found = Path(app.srcdir, "generated", "backreferences", f"{name}.examples")
+    if what in ("class", "function") and found.exists() and "thumbcontainer" in found.read_text():
+        lines += ["", ".. rubric:: In the gallery", "", f".. minigallery:: {name}", ""]
+
+
 def setup(app):
     """Sphinx calls this."""
     app.connect("missing-reference", leave_alone)
+    app.connect("autodoc-process-docstring", show_gallery, priority=900)  # after numpydoc
 
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

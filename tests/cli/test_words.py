@@ -120,6 +120,16 @@ def test_everything_else_comes_back(folder, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["conll", "csv", "jsonl", "tsv"])
+def test_files_of_windows_programs(kind, folder, tmp_path):
+    """With a byte order mark and Windows line ends."""
+    content = "\ufeff" + (folder / f"test.{kind}").read_text().replace("\n", "\r\n")
+    file, output = write(tmp_path / f"file.{kind}", content), tmp_path / "out"
+    done("predict", folder / f"{kind}.hinge", file, "-o", output)
+    expected = "\ufeff" + done("predict", folder / f"{kind}.hinge", folder / f"test.{kind}")
+    assert output.read_bytes().decode() == expected.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize("kind", ["conll", "csv", "jsonl", "tsv"])
 def test_pieces_are_as_the_whole(kind, folder, tmp_path, monkeypatch):
     expected = done("predict", folder / f"{kind}.hinge", folder / f"test.{kind}")
     pieces = TextSource.pieces
@@ -187,10 +197,11 @@ def test_raw_text(folder, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"Ann,B-PER\nran,O\n", ["separated by ','", "begin with one like word,tag"]),
+        (b"Ann,B-PER\nran,O\n", ["separated by ','", "begin with one like word,tag (num"]),
         (b'[{"words": ["Ann"], "tags": ["O"]}]', ["one JSON list", "write one object a line"]),
         (b'[\n  {\n    "words": ["Ann"]\n  }\n]\n', ["one JSON list"]),
         (b"caf\xe9 O\n", [":1: byte 0xe9 is not valid UTF-8", "iconv -f"]),
+        (b"PK\x03\x04\0\0", ["neither text nor IDX; unpack it"]),
         ("Ann O\n".encode("utf-16"), ["UTF-16", "iconv -f UTF-16"]),
         (
             b"a b O\nc O\n" + b"a b O\n" * 20,

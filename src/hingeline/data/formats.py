@@ -224,7 +224,7 @@ def detect_format(source: File) -> str:
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise text.error("the file is UTF-16; convert it (iconv -f UTF-16 -t UTF-8).")
     if b"\0" in head:
-        raise text.error(f"the file is neither text nor IDX; {_REMEDY} or check the file.")
+        raise text.error("the file is neither text nor IDX; unpack it, or write it as text.")
     content = head.removeprefix(b"\xef\xbb\xbf")
     if len(head) == _PEEK:
         cut = content.rfind(b"\n") + 1
@@ -304,7 +304,7 @@ def _is_csv(text: TextSource, lines: list[str]) -> bool:
     regular = sum(line.count(sign) >= len(names) - 1 > 0 for line in lines) >= 0.9 * len(lines)
     if regular and not named and not any(_BLANKS.search(line.strip()) for line in lines):
         what = f"columns are separated by {sign!r}, but the first line does not name them"
-        raise text.error(f"{what}; begin with one like word{sign}tag, or use spaces.")
+        raise text.error(f"{what}; begin with one like word{sign}tag (numbers: use ARFF).")
     return regular and named
 
 

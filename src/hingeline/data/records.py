@@ -100,17 +100,16 @@ def add_fields(
 ) -> bytes:
     """The bytes of a table with more columns; all else stays as it is."""
     sign = delimiter_of(header.decode())
-    rows = zip(*columns, strict=True)
     lines = raw.split(b"\n")
-    for k, line in enumerate(lines):
-        body = line.rstrip(b"\r\n")
-        if body.strip():
-            fields = names if body == header else next(rows)
-            quoted = (
-                '"' + field.replace('"', '""') + '"' if sign in field or '"' in field else field
-                for field in fields
-            )
-            lines[k] = sign.join(["", *quoted]).encode().join([body, line[len(body) :]])
+    full = [k for k, line in enumerate(lines) if line.strip()]
+    titles = [names] * (len(full) - len(columns[0]))  # a piece may begin with the header
+    for k, fields in zip(full, [*titles, *zip(*columns, strict=True)], strict=True):
+        body = lines[k].rstrip(b"\r")
+        quoted = (
+            '"' + field.replace('"', '""') + '"' if sign in field or '"' in field else field
+            for field in fields
+        )
+        lines[k] = sign.join(["", *quoted]).encode().join([body, lines[k][len(body) :]])
     return b"\n".join(lines)
 
 
