@@ -111,6 +111,14 @@ def test_explain(folder, model, file, k):
     assert f"and {len(found['rows']) - 2} more" in text
 
 
+def test_features_that_are_numbers_are_those_of_the_file(folder):
+    first = (folder / "r.svm").read_text().splitlines()[0].split()[1:]
+    named = {f"feature {item.partition(':')[0]}" for item in first}
+    rows = json.loads(done("explain", folder / "r.hinge", folder / "r.svm", "--json"))["rows"]
+    assert {row["name"] for row in rows} <= {*named, "(constant)"}
+    assert "x0" not in done("info", folder / "r.hinge", "--top", 3)
+
+
 def test_explain_names_the_tokens(folder):
     text = done("explain", folder / "t.hinge", folder / "t.conll", "-s", 2)
     for word, _, _ in TEST[1]:

@@ -51,8 +51,7 @@ def train(
     ] = "auto",
     scheme: app.Scheme = None,
     edges: Annotated[
-        str | None,
-        Option(help="Pairs to score in sets of labels: full, tree or none.", show_default="full"),
+        str | None, Option(help="Pairs of labels: full (default), tree, none.")
     ] = None,
     max_iter: app.MaxIter = 1000,
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,

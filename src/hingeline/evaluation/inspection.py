@@ -49,7 +49,7 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
     for block, table in layout.split(model.weights_).items():
         names: Any = labels if block == "transition" else None
         if block in ("emission", "coef", "token"):
-            names = find_names(model)
+            names = find_names(model, counted=False)
         elif block == "segment":
             names = model.segment_encoder_.get_feature_names_out()
         elif len(table) == 1:  # intercept, start, end
@@ -79,7 +79,7 @@ def _read_layout(model: Any) -> Any:
     return model._layout
 
 
-def find_names(model: Any, given: Names = None) -> Names:
+def find_names(model: Any, given: Names = None, counted: bool = True) -> Names:
     """Names of the features: those given, else those that the model knows, else None."""
     if given is not None:
         text = f"there are {len(given)} feature names, but the model has {model.n_features_in_}"
@@ -90,6 +90,8 @@ def find_names(model: Any, given: Names = None) -> Names:
         names: Sequence[str] = encoder.get_feature_names_out()
         if len(names) >= model.n_features_in_:  # it may have met more since
             return names[: model.n_features_in_]
+    if counted and getattr(model, "metadata_", {}).get("layout", {}).get("zero_based") is False:
+        return [f"feature {k}" for k in range(1, model.n_features_in_ + 1)]  # as in the file
     return getattr(model, "feature_names_in_", None)
 
 
