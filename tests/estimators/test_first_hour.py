@@ -10,12 +10,27 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, cross_val_predict
 
-from hingeline import ChainCRF, ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM, load
+from hingeline import (
+    C_path,
+    ChainCRF,
+    ChainSSVM,
+    Graph,
+    GraphSSVM,
+    MulticlassSSVM,
+    MultilabelSSVM,
+    load,
+)
+from hingeline.constraints import StartsWith, check
 from hingeline.core.results import History, Rows
 from hingeline.data import load_notes
-from hingeline.evaluation.inspection import TransitionWeight, top_features, transition_table
+from hingeline.evaluation.inspection import (
+    TransitionWeight,
+    explain,
+    top_features,
+    transition_table,
+)
 from hingeline.evaluation.metrics import evaluate
-from hingeline.features import DictEncoder
+from hingeline.features import DictEncoder, TokenTable
 from hingeline.report import plot_curve
 
 NOTES = load_notes(60, 20)
@@ -33,6 +48,23 @@ def test_results_show_themselves(tagger: Any) -> None:
     assert weights[0].split() == ["label", "feature", "weight"]
     assert len(weights) == 1 + len(top_features(tagger, 1))
     assert repr(transition_table(tagger)).splitlines()[1].split()[0] == "(start)"
+    assert repr(explain(tagger, NOTES.X_test, index=0)).startswith("chosen  ")
+    assert repr(check([StartsWith("O")], NOTES.X_test, NOTES.y_test)).startswith("constraint ")
+    table = TokenTable.from_sentences(NOTES.X_test)
+    assert repr(table).startswith("TokenTable(20 sentences, ")
+    path = C_path(ChainSSVM(tol=0.1, random_state=0), NOTES.X_test, NOTES.y_test, Cs=[0.01, 0.1])
+    assert [line.split()[0] for line in repr(path).splitlines()] == ["C", "0.01", "0.1"]
+    assert repr(evaluate([["O"]], [["O"]])).startswith("1 sequence, 1 token")
+
+
+def test_labels_among_the_columns_are_told() -> None:
+    rows = zip(NOTES.X_test, NOTES.y_test, strict=True)
+    table = TokenTable.from_sentences([[*zip(*row, strict=True)] for row in rows], ["word", "tag"])
+    with pytest.warns(UserWarning, match=r"column of X, 'tag', holds the labels.*select\(\['word'"):
+        ChainSSVM(tol=0.1).fit(table, NOTES.y_test)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ChainSSVM(tol=0.1).fit(table.select(["word"]), NOTES.y_test)
 
 
 def test_a_curve_shows_itself(tagger: Any, tmp_path: Any) -> None:

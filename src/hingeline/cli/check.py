@@ -49,9 +49,7 @@ def check(
     constraints: Annotated[str, Option(help="A TOML file of constraints, citations or seminars.")],
     format: app.Format = "auto",
     columns: app.Columns = None,
-    use: Annotated[
-        str | None, Option(help="Column of the words.", show_default="the first")
-    ] = None,
+    use: Annotated[str | None, Option(help="Column of words.", show_default="the first")] = None,
     label: Annotated[
         str | None, Option(help="Column of the labels.", show_default="the last; upos in CoNLL-U")
     ] = None,

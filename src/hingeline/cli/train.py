@@ -33,10 +33,7 @@ def train(
     min_count: app.MinCount = None,
     hash_bits: app.HashBits = None,
     scale: app.Scale = None,
-    lexicon: Annotated[
-        list[str] | None,
-        Option(help="For --task segments: NAME=FILE, a phrase a line; may be given again."),
-    ] = None,
+    lexicon: Annotated[list[str] | None, Option(help="NAME=FILE, phrases for segments.")] = None,
     C: app.Cost = None,
     grid: Annotated[str | None, Option(help="Try C=0.01,0.1,1 and keep the best on --dev.")] = None,
     tol: app.Tol = 0.05,

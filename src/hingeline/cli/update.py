@@ -20,9 +20,7 @@ def update(
     passes: Annotated[int | None, Option(min=1, help="Passes over the new data only.")] = None,
     memory: Annotated[int | None, Option(min=1, help="Keep at most this many examples.")] = None,
     tol: Annotated[float | None, Option(help="Stop at this certified gap.", **_TRAINED)] = None,
-    max_iter: Annotated[
-        int | None, Option(min=1, help="Make at most this many passes.", **_TRAINED)
-    ] = None,
+    max_iter: Annotated[int | None, Option(min=1, help="Passes at most.", **_TRAINED)] = None,
     max_time: Annotated[float | None, Option(help="Stop after these seconds.", **_TRAINED)] = None,
     keep_state: app.KeepState = False,
     dtype: app.Dtype = "float64",

@@ -21,7 +21,7 @@ from hingeline.estimators import allowed as masks
 from hingeline.estimators import base
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, scale_columns, share_docs
 from hingeline.features import input as reading
-from hingeline.features.tables import Labels
+from hingeline.features.tables import Labels, TokenTable
 from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
@@ -131,6 +131,9 @@ class ChainModel:
         with Reporter(type(self).__name__, getattr(self, "verbose", None)).during("encoding"):
             matrix, offsets = self._learn_tokens(X, lengths)
         flat = reading.stack_labels(y, offsets, lengths)
+        if isinstance(X, TokenTable) and X.column(-1).tolist() == flat:
+            what = f"the last column of X, {X.names[-1]!r}, holds the labels that are to be learnt"
+            checks.warn(f"{what}: leave it out, X.select({list(X.names[:-1])}).")
         self.n_features_in_ = matrix.shape[1]
         self.classes_, index = reading.find_classes(flat, offsets)
         labels = reading.number_labels(flat, index)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._checks import Array, is_list, one_of, require, require_type, retell
+from hingeline._words import count_of
 from hingeline.core.results import align as align
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
 from hingeline.taxonomy import Taxonomy
@@ -509,7 +510,7 @@ class Evaluation:
         return [row for row in found if row[2]]
 
     def __repr__(self) -> str:
-        head = f"{self.n_sequences} sequences, {self.n_tokens} tokens"
+        head = f"{count_of(self.n_sequences, 'sequence')}, {count_of(self.n_tokens, 'token')}"
         if self.scheme is not None:
             head += f", {self.scheme}, {self.mode} mode"
         return "\n".join([head, "", align(self.summary()), "", align(self.table())])
@@ -549,7 +550,7 @@ def evaluate(
     >>> evaluation.scheme, evaluation.span_precision, evaluation.span_recall
     ('IOB2', 0.5, 1.0)
     >>> print(evaluation)
-    1 sequences, 3 tokens, IOB2, default mode
+    1 sequence, 3 tokens, IOB2, default mode
     <BLANKLINE>
     token accuracy     0.6667
     sequence accuracy  0.0000

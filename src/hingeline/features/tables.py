@@ -162,6 +162,9 @@ class TokenTable(_Cut):
     values: tuple[list[str], ...]  # the distinct ones of each column
     offsets: Array  # sentence i has the tokens offsets[i] to offsets[i + 1] − 1
 
+    def __repr__(self) -> str:
+        return f"TokenTable({len(self)} sentences, {self.n_tokens} tokens, columns {self.names})"
+
     @classmethod
     def from_columns(cls, columns: Mapping[str, Sequence[str]], offsets: Any) -> TokenTable:
         """A table from all tokens' values, column by column."""
