@@ -40,7 +40,7 @@ class EarlyStopping:
         X: Any,
         y: Any,
         patience: int = 3,
-        scoring: Callable[[Any, Any, Any], float] | str | None = None,
+        scoring: Any = None,
         **score_params: Any,
     ) -> None:
         positive("patience", patience, integer=True)
@@ -49,8 +49,7 @@ class EarlyStopping:
 
             scoring = scorer(scoring)
         self.estimator, self.X, self.y = estimator, X, y
-        self.scoring: Any = scoring
-        self.patience, self.score_params = patience, score_params
+        self.patience, self.scoring, self.score_params = patience, scoring, score_params
         self.scores_: list[float] = []
         self._best: Array | None = None
 

@@ -171,9 +171,7 @@ def _check_dtype(dtype: str) -> str:
 Model = Annotated[Path, Argument(metavar="MODEL", help="A model file (.hinge).")]
 Files = Annotated[list[str], Argument(metavar="DATA…", help="Labelled files; - is standard input.")]
 Data = Annotated[str, Argument(metavar="DATA", help="A labelled file; - is the standard input.")]
-Input = Annotated[
-    str, Argument(metavar="INPUT", help="A file, with labels or without; - is the standard input.")
-]
+Input = Annotated[str, Argument(metavar="INPUT", help="A file; - is the standard input.")]
 NewModel = Annotated[Path, Option("--model", "-m", help="The model file to write (.hinge).")]
 Format = Annotated[str, Option("--format", "-f", help="Format of the file; auto guesses it.")]
 KnownFormat = Annotated[str, Option("--format", "-f", help="Format; auto is that of training.")]

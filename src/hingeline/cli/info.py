@@ -25,9 +25,7 @@ _RULES = {
 def info(
     model: app.Model,
     top: Annotated[int, Option(min=0, help="List the n strongest features of each label.")] = 0,
-    transitions: Annotated[
-        bool, Option("--transitions", help="List the weights of pairs of neighbouring labels.")
-    ] = False,
+    transitions: Annotated[bool, Option("--transitions", help="List weights of pairs.")] = False,
     weights: Annotated[Path | None, Option(help="Write all weights (.tsv or .tsv.gz).")] = None,
     as_json: app.Json = False,
 ) -> None:

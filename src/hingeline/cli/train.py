@@ -44,7 +44,7 @@ def train(
     rescale: Annotated[str, Option(help="What the loss rescales: margin or slack.")] = "margin",
     violators: app.Violators = None,
     solver: Annotated[
-        str, Option(help="Solver: auto, sdm, fsmo, bcfw, sdcd, one-slack or subgradient.")
+        str, Option(help="auto, sdm, fsmo, bcfw, sdcd, one-slack, subgradient.")
     ] = "auto",
     scheme: app.Scheme = None,
     edges: Annotated[

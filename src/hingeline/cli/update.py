@@ -27,8 +27,7 @@ def update(
     sparse: app.Sparse = True,
     n_jobs: app.NJobs = None,
     seed: Annotated[
-        int | None,
-        Option(min=0, help="Seed of everything random.", callback=check_seed, **_TRAINED),
+        int | None, Option(min=0, help="Seed.", callback=check_seed, **_TRAINED)
     ] = None,
     quiet: app.Quiet = False,
     as_json: app.Json = False,

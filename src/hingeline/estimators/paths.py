@@ -63,10 +63,9 @@ class Path:
         return len(self.models)
 
     def __repr__(self) -> str:
-        gap, low, high = self.relative_gaps, self.margin_error_risks, self.support_vector_risks
-        head = [self.parameter, "relative gap", "margin errors", "support vectors", "seconds"]
-        rows = zip(self.values, gap, low, high, self.seconds, strict=True)
-        return align([head, *([f"{value:.4g}" for value in row] for row in rows)])
+        names = "relative_gaps", "margin_error_risks", "support_vector_risks", "seconds"
+        rows = zip(self.values, *(getattr(self, name) for name in names), strict=True)
+        return align([[self.parameter, *names], *([f"{v:.4g}" for v in row] for row in rows)])
 
 
 def nu_path(estimator: BaseSSVM, X: Any, y: Any, nus: Values = None, **fit_params: Any) -> Path:

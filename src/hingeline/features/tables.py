@@ -386,9 +386,8 @@ def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentenc
 
 
 def _values(frame: Any, name: str) -> Array:
-    names = [*map(str, frame.columns)]
-    there = ", ".join(map(repr, names))
-    require(name in names, f"the frame has no column {name!r}: name one of {there}.")
+    there = ", ".join(map(repr, frame.columns))
+    require(name in frame.columns, f"the frame has no column {name!r}: name one of {there}.")
     return np.asarray(frame[name].to_numpy())
 
 
