@@ -39,8 +39,10 @@ _PANELS = {
 }
 _PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 _NAMES = "|".join(_PANEL_OF)
-#: Parameters as the library writes them, tol and slack='nu', but not one of C=0.1,1.
-_PARAMETER = re.compile(rf"^({_NAMES})(?= must )|\b({_NAMES})=('?)([a-z\d-][\w.+-]*+)\3(?!,\d)")
+#: Parameters as the library writes them, tol and slack='nu', but not one of C=0.1,1 or 'use=it'.
+_PARAMETER = re.compile(
+    rf"^({_NAMES})(?= must )|(?<![\w'\"/])({_NAMES})=('?)([a-z\d-][\w.+-]*+)\3(?!,\d)"
+)
 
 BAD_INPUT = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
@@ -171,7 +173,9 @@ def _check_dtype(dtype: str) -> str:
 Model = Annotated[Path, Argument(metavar="MODEL", help="A model file (.hinge).")]
 Files = Annotated[list[str], Argument(metavar="DATA…", help="Labelled files; - is standard input.")]
 Data = Annotated[str, Argument(metavar="DATA", help="A labelled file; - is the standard input.")]
-Input = Annotated[str, Argument(metavar="INPUT", help="A file; - is the standard input.")]
+Input = Annotated[
+    str, Argument(metavar="INPUT", help="A file, with labels or without; - is the standard input.")
+]
 NewModel = Annotated[Path, Option("--model", "-m", help="The model file to write (.hinge).")]
 Format = Annotated[str, Option("--format", "-f", help="Format of the file; auto guesses it.")]
 KnownFormat = Annotated[str, Option("--format", "-f", help="Format; auto is that of training.")]

@@ -50,7 +50,9 @@ def check(
     format: app.Format = "auto",
     columns: app.Columns = None,
     use: Annotated[str | None, Option(help="Column of words.", show_default="the first")] = None,
-    label: Annotated[str | None, Option(help="Column of labels.", show_default="the last")] = None,
+    label: Annotated[
+        str | None, Option(help="Column of labels.", show_default="the last; upos in CoNLL-U")
+    ] = None,
     n: Annotated[int, Option("-n", min=0, help="Name this many places for each constraint.")] = 3,
     as_json: app.Json = False,
 ) -> None:

@@ -21,7 +21,9 @@ def convert(
     to: Annotated[str, Option("--to", "-t", help="Format to write; auto: by the name.")] = "auto",
     format: app.Format = "auto",
     columns: Annotated[str | None, Option(help="Columns to keep, separated by commas.")] = None,
-    vocabulary: Annotated[Path | None, Option(help="Numbers of features, read or made.")] = None,
+    vocabulary: Annotated[
+        Path | None, Option(help="File of feature numbers; it is read if it exists, else written.")
+    ] = None,
     formats: Annotated[bool, Option("--formats", help="List the formats.")] = False,
 ) -> None:
     """Convert between CoNLL, CoNLL-U, CRFsuite, SVM^hmm, SVMlight, ARFF and others."""

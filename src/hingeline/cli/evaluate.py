@@ -21,7 +21,9 @@ def evaluate(
     model: app.Model,
     data: app.Files,
     format: app.KnownFormat = "auto",
-    scheme: Annotated[str, Option(help="Tag scheme: auto, none, IOB2, IOBES, …")] = "auto",
+    scheme: Annotated[
+        str, Option(help="Tag scheme: auto, none, IOB1, IOB2, IOE1, IOE2, IOBES, BILOU.")
+    ] = "auto",
     strict: Annotated[bool, Option("--strict", help="Count only valid spans.")] = False,
     bootstrap: app.Bootstrap = 0,
     labels: Annotated[bool, Option("--labels", help="Add a row for each label.")] = False,

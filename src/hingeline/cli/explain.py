@@ -14,7 +14,9 @@ from hingeline.cli.app import blame
 def explain(
     model: app.Model,
     data: app.Input = "-",
-    sequence: Annotated[int, Option("--sequence", "-s", min=1, help="Example, from 1.")] = 1,
+    sequence: Annotated[
+        int, Option("--sequence", "-s", min=1, help="Number of the sequence or row, from 1.")
+    ] = 1,
     n: Annotated[int, Option("-n", min=1, help="Show this many contributions.")] = 20,
     format: app.KnownFormat = "auto",
     as_json: app.Json = False,

@@ -25,7 +25,9 @@ _RULES = {
 def info(
     model: app.Model,
     top: Annotated[int, Option(min=0, help="List the n strongest features of each label.")] = 0,
-    transitions: Annotated[bool, Option("--transitions", help="List weights of pairs.")] = False,
+    transitions: Annotated[
+        bool, Option("--transitions", help="List the weights of pairs of neighbouring labels.")
+    ] = False,
     weights: Annotated[Path | None, Option(help="Write all weights (.tsv or .tsv.gz).")] = None,
     as_json: app.Json = False,
 ) -> None:

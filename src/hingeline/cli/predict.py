@@ -30,7 +30,9 @@ def predict(
     format: app.KnownFormat = "auto",
     raw: Annotated[bool, Option("--raw", help="The input is text, a sentence a line.")] = False,
     margin: Annotated[bool, Option("--margin", help="Add the lead over the next label.")] = False,
-    probability: Annotated[bool, Option("--probability", help="Add its probability.")] = False,
+    probability: Annotated[
+        bool, Option("--probability", help="Add how likely it is right (hingeline calibrate).")
+    ] = False,
     nbest: Annotated[int, Option(min=1, help="Write the n best labellings, with scores.")] = 1,
     constraints: app.Constraints = None,
     workers: app.Workers = None,

@@ -20,7 +20,7 @@ from hingeline.cli.info import WHY_NO_GAP, choice_text
 def semi(
     data: app.Data,
     model: app.NewModel,
-    unlabelled: Annotated[list[str], Option(help="Text without labels; may be given again.")],
+    unlabelled: Annotated[list[str], Option(help="Unlabelled text; repeat it for more files.")],
     constraints: app.Constraints = None,
     dev: Annotated[str | None, Option(help="A held-out file to choose a step by.")] = None,
     unlabelled_C: app.UnlabelledCost = None,

@@ -236,7 +236,9 @@ class Server(ThreadingHTTPServer):
 def serve(
     model: app.Model,
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8765,
-    output: Annotated[Path | None, Option("--output", "-o", help="Write what it learns.")] = None,
+    output: Annotated[
+        Path | None, Option("--output", "-o", help="Write the model here after each correction.")
+    ] = None,
 ) -> None:
     """Open a page to try a tagger: type text, see labels and reasons, correct them.
 

@@ -25,7 +25,9 @@ def train(
     data: app.Files,
     model: app.NewModel,
     format: app.Format = "auto",
-    task: Annotated[str, Option(help="Learn labels, segments or dependencies.")] = "labels",
+    task: Annotated[
+        str, Option(help="What to learn of words: labels, segments or dependencies (CoNLL-U).")
+    ] = "labels",
     template: app.Template = None,
     columns: app.Columns = None,
     use: app.Use = None,
@@ -33,22 +35,27 @@ def train(
     min_count: app.MinCount = None,
     hash_bits: app.HashBits = None,
     scale: app.Scale = None,
-    lexicon: Annotated[list[str] | None, Option(help="NAME=FILE, phrases for segments.")] = None,
+    lexicon: Annotated[
+        list[str] | None,
+        Option(help="For --task segments: NAME=FILE, a phrase a line; may be given again."),
+    ] = None,
     C: app.Cost = None,
     grid: Annotated[str | None, Option(help="Try C=0.01,0.1,1 and keep the best on --dev.")] = None,
     tol: app.Tol = 0.05,
     slack: Annotated[str, Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
     nu: Annotated[str | None, Option(help="For --slack nu: a mean loss, or auto.")] = None,
     loss: app.Loss = None,
-    projective: Annotated[str, Option(help="No crossings: auto, yes, no or prediction.")] = "auto",
+    projective: Annotated[
+        str, Option(help="Dependencies do not cross: auto, yes, no or prediction.")
+    ] = "auto",
     rescale: Annotated[str, Option(help="What the loss rescales: margin or slack.")] = "margin",
     violators: app.Violators = None,
     solver: Annotated[
-        str, Option(help="auto, sdm, fsmo, bcfw, sdcd, one-slack, subgradient.")
+        str, Option(help="Solver: auto, sdm, fsmo, bcfw, sdcd, one-slack or subgradient.")
     ] = "auto",
     scheme: app.Scheme = None,
     edges: Annotated[
-        str | None, Option(help="Pairs of labels: full (default), tree, none.")
+        str | None, Option(help="Pairs to score in sets of labels: full (default), tree or none.")
     ] = None,
     max_iter: app.MaxIter = 1000,
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,

@@ -17,17 +17,25 @@ def update(
     data: app.Data,
     model: app.NewModel,
     format: app.KnownFormat = "auto",
-    passes: Annotated[int | None, Option(min=1, help="Passes over the new data only.")] = None,
+    passes: Annotated[
+        int | None,
+        Option(min=1, help="Make this many passes over the new data only, without a certificate."),
+    ] = None,
     memory: Annotated[int | None, Option(min=1, help="Keep at most this many examples.")] = None,
     tol: Annotated[float | None, Option(help="Stop at this certified gap.", **_TRAINED)] = None,
-    max_iter: Annotated[int | None, Option(min=1, help="Passes at most.", **_TRAINED)] = None,
-    max_time: Annotated[float | None, Option(help="Stop after these seconds.", **_TRAINED)] = None,
+    max_iter: Annotated[
+        int | None, Option(min=1, help="Make at most this many passes.", **_TRAINED)
+    ] = None,
+    max_time: Annotated[
+        float | None, Option(help="Stop after this many seconds.", **_TRAINED)
+    ] = None,
     keep_state: app.KeepState = False,
     dtype: app.Dtype = "float64",
     sparse: app.Sparse = True,
     n_jobs: app.NJobs = None,
     seed: Annotated[
-        int | None, Option(min=0, help="Seed.", callback=check_seed, **_TRAINED)
+        int | None,
+        Option(min=0, help="Seed of everything random.", callback=check_seed, **_TRAINED),
     ] = None,
     quiet: app.Quiet = False,
     as_json: app.Json = False,
