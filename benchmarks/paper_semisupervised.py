@@ -37,6 +37,8 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from harness import (
     Timing,
     argument_parser,
@@ -240,6 +242,8 @@ ANNEALED = {
     "corpus, C 100, weight 0.03": Annealed(C=100.0, weights=(0.03,), rules="corpus"),
     "corpus, C 30, 3 rounds": Annealed(C=30.0, rules="corpus", rounds=3),
     "corpus, C 30, hot": Annealed(30.0, (2.0, 1.0), (0.03, 0.1), "corpus"),
+    "corpus, C 30, warm": Annealed(30.0, (1.5, 1.0), (0.03, 0.1), "corpus"),
+    "corpus, C 30, in three": Annealed(30.0, (2.0, 1.4, 1.0), (0.03, 0.06, 0.1), "corpus"),
     "corpus, C 30, hotter": Annealed(30.0, (4.0, 2.0, 1.0), (0.01, 0.03, 0.1), "corpus"),
     "corpus, C 30, hot, heavier": Annealed(30.0, (2.0, 1.0), (0.1, 0.3), "corpus"),
     "corpus, C 30, slow": Annealed(30.0, (3.0, 2.0, 1.4, 1.0), (0.03, 0.05, 0.07, 0.1), "corpus"),
@@ -278,6 +282,10 @@ def search(options: argparse.Namespace) -> None:
             model, seconds = timed(annealed, run, ANNEALED[setting], options.n_jobs)
             models = model.round_models_
             row["settings"] = ANNEALED[setting]._asdict()
+            mean = np.mean([m.weights_ for m in models[1:]], axis=0)
+            row["mean_of_rounds"] = scores(run.dev, "citations", models[0].with_weights(mean))[
+                "accuracy"
+            ]
         row["rounds"] = [scores(run.dev, "citations", m)["accuracy"] for m in models]
         row |= {"dev": max(row["rounds"]), "cpu_seconds": seconds.cpu}
         console.print(f"{setting}, {size} labelled, partition {seed}: {row['dev']:.2f}")

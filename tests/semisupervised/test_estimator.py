@@ -283,8 +283,13 @@ def test_files_hold_the_chosen_model_and_the_record(fitted, tmp_path):
         assert a._asdict() == pytest.approx(b._asdict(), nan_ok=True)
     with pytest.raises(ValueError, match="chosen step only"):
         _ = restored.step_models_
-    plain = load(path)
-    assert isinstance(plain, ChainSSVM)
+    again = load(path)  # what the file is, rules included
+    assert isinstance(again, SemiSupervisedSSVM)
+    assert again.constraints_ == restored.constraints_
+    assert again.metadata_["by"] == "me"
+    assert [p.tolist() for p in again.predict(X)] == [p.tolist() for p in fitted.predict(X)]
+    plain = ChainSSVM.load(path)
+    assert type(plain) is ChainSSVM
     assert math.isnan(plain.duality_gap_)  # that of fixed labels is not one of this problem
     assert "not a convex problem" in plain.stop_reason_
     fitted.base_.save(tmp_path / "plain.hinge")

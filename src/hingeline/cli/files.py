@@ -118,6 +118,13 @@ class Samples:
         return f"{count_of(self.n_sequences, 'sequence')}, {count_of(self.n_tokens, 'token')}"
 
 
+def load_model(path: Any) -> Any:
+    """The estimator in a model file; of a semi-supervised one its base, without rules."""
+    from hingeline.modelfile.estimators import load
+
+    return load(path, object)
+
+
 def holds_sets(model: Any) -> bool:
     """Whether a model predicts sets of labels."""
     return type(model).__name__ == "MultilabelSSVM"

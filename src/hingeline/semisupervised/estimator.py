@@ -400,16 +400,18 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         penalties = Penalties(self.constraints_, data.words, model.classes_.tolist())
         text = "label switching knows no Python predicates: leave them out, or set max_sweeps=0."
         require(not (penalties.predicates and self.max_sweeps), text)
+        choices: dict[str, Any] = {
+            "dev": lambda steps: int(np.argmax([step.dev_score for step in steps])),
+            "violations": annealing.choose_by_violations,
+            "last": lambda steps: len(steps) - 1,
+        }
         with Workers(checks.effective_n_jobs(model.n_jobs), 0) as workers:
             rng = np.random.default_rng(seed)
-            path = annealing.Annealing(self, data, penalties, workers, rng, dev).run(schedule)
-        select = self.select or ("violations" if dev is None else "dev")
-        chosen = len(path.steps) - 1
-        if select == "dev":
-            chosen = int(np.argmax([step.dev_score for step in path.steps]))
-        elif select == "violations":
-            chosen = annealing.choose_by_violations(path.steps)
-            if chosen == 0 and not self.constraints_ and schedule != ():
+            search = annealing.Annealing(self, data, penalties, workers, rng, dev)
+            path = search.run(schedule)
+            select = self.select or ("violations" if dev is None else "dev")
+            chosen = search.finish(path, choices[select])
+            if select == "violations" and chosen == 0 and not self.constraints_ and schedule != ():
                 what = "without constraints nothing tells whether unlabelled sequences helped, and"
                 how = "give constraints, dev=(X, y), or select='last'"
                 warn(f"{what} the weights are those of the labelled ones alone: {how}.")
@@ -487,9 +489,9 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.
 
         The file holds ``base_``, the record of the annealing and the instance-level constraints,
-        to which :meth:`load` and the command line keep as :meth:`predict` does;
-        :func:`hingeline.load` reads it as a ChainSSVM, which knows none. It has no certificate, no
-        other steps, and no constraints that are Python functions (a warning names them).
+        to which :func:`hingeline.load` and the command line keep as :meth:`predict` does;
+        ``ChainSSVM.load`` reads ``base_`` alone. It has no certificate, no other steps, and no
+        constraints that are Python functions (a warning names them).
         """
         check_is_fitted(self, "base_")
         rows = [
@@ -512,7 +514,14 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     @classmethod
     def load(cls, path: Any) -> Any:
         """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only."""
-        model = ChainSSVM.load(path)
+        what = f"{path} holds no record of a semi-supervised fit"
+        found = cls.around(ChainSSVM.load(path))
+        require(found, f"{what}: load it with ChainSSVM.load.")
+        return found
+
+    @classmethod
+    def around(cls, model: Any) -> Any:
+        """The estimator whose base comes from a file; None where that has no sound record."""
         record = model.metadata_.get("semisupervised")
         make: Any = AnnealingStep
         try:
@@ -524,11 +533,11 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             steps[chosen]
             weights, words = str(record["weights"]), bool(record["words"])
         except (TypeError, KeyError, ValueError, IndexError):
-            what = f"{path} holds no record of a semi-supervised fit"
-            raise ValueError(f"{what}: load it with ChainSSVM.load.") from None
+            return None
         rules = read_rules(record)
         found = cls(base=clone(model), constraints=rules, weights=weights)
         found.constraints_, found._words_given = rules, words
         found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
         found._choose(model, steps, chosen)
+        found.metadata_ = model.metadata_
         return found
