@@ -41,7 +41,7 @@ NO_LABELS = np.zeros(0, dtype=np.int32)
 
 #: What is tried by default: C_u/u, the cost of an unlabelled sequence. C_u up to 1 hardly moves the
 #: weights, and what it takes to move them depends on the features, not on C.
-PRICES = (0.01, 0.03, 0.1, 0.3)
+PRICES = (0.01, 0.05, 0.2)
 #: Convex problems on the way are solved to this relative gap, if the base's ``tol`` is not larger:
 #: labels of the unlabelled sequences hardly depend on it. The step kept has ``tol``.
 WAY_TOL = 0.1
@@ -414,10 +414,6 @@ def retarget(
                 ws.alpha[s + j] = 0.0
 
 
-#: Conjugate gradients took most of the time of fits on five sequences, and passes do as well.
-FAST = {"cg_steps": 0}
-
-
 class WarmSolver:
     """The convex problem in the weights for fixed labels, solved again and again.
 
@@ -425,11 +421,10 @@ class WarmSolver:
     labels were new to it. ``options`` of the solver hold where the model has none.
     """
 
-    def __init__(self, model: Any, problem: Any, options: dict[str, Any] = FAST) -> None:
+    def __init__(self, model: Any, problem: Any, **options: Any) -> None:
         self.model, self.problem, self._tol = copy(model), problem, float(model.tol)
         self.model.solver_options = {**options, **(model.solver_options or {})}
         self.compiled = model._compile(problem)
-        self._scratch = np.zeros(self.compiled.scratch_size)
         self._memory: DualMemory | None = None
 
     def solve(self, weights: Array, labels: Array = NO_LABELS, tol: float = 0.0) -> Result:
@@ -443,13 +438,14 @@ class WarmSolver:
         differs = problem.labels != before
         self.changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
         start, self._memory = self._memory, None
-        if start is not None and hasattr(start.multipliers, "empty_parts"):
-            start.multipliers.empty_parts(self.compiled, differs)
-        elif start is not None and len(self.changed):
-            planes = start.planes()
-            retarget(problem, start.form, planes, self.changed, self._scratch)
-            if len(planes.gram):
-                fill_gram(problem, planes, self.changed, self._scratch)
+        if start is not None and len(self.changed):
+            known = start.multipliers
+            if hasattr(known, "empty_parts"):
+                known.empty_parts(self.compiled, differs)
+            else:  # a tag scheme: outputs do not fall apart
+                scratch = np.zeros(self.compiled.scratch_size)
+                retarget(problem, start.form, known, self.changed, scratch)
+                fill_gram(problem, known, self.changed, scratch)
         result, self._memory, _ = self.model._solve_with(self.compiled, weights, start)
         return result
 
@@ -474,8 +470,10 @@ class Annealing:
         self.learned = self.settings.weights == "learned"
         self._counted = self.penalties.soften()  # plain predictions may break hard rules
         self.problem: ChainProblem = data.make_problem(0, data.n)
+        # Conjugate gradients took most of the time of fits on five sequences; passes do as well.
         # Where all sequences are labelled, this is the fit of the base, bit for bit.
-        self._solver = WarmSolver(data.model, self.problem, FAST if data.first < data.n else {})
+        fast = {"cg_steps": 0} if data.first < data.n else {}
+        self._solver = WarmSolver(data.model, self.problem, **fast)
         self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step
         self._plain: list[Array] = []  # predictions of every step
         self._matched: tuple[Array, Array] | None = None  # weights and what _match found for them

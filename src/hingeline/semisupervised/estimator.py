@@ -285,14 +285,15 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     Parameters
     ----------
     base : ChainSSVM, optional
-        The estimator to fit, with linear slack, margin rescaling and a finite C. Its ``n_jobs``,
-        ``tol`` and ``max_iter`` hold for every convex problem on the way.
+        The estimator to fit, with linear slack, margin rescaling and a finite C. Its ``n_jobs``
+        and ``max_iter`` hold for every convex problem on the way, its ``tol`` for that of the step
+        kept; the others are solved to a relative gap of 0.1.
     constraints : list of constraints, default=()
         From :mod:`hingeline.constraints`. Corpus-level ones speak of the unlabelled sequences
         together. Python predicates make everything slower.
     C_u : sequence of float, optional
         The values of C_u in turn (printed: 1e-4, 3e-4, 1e-3, …, 1). None: such that an unlabelled
-        sequence costs 0.01, 0.03, 0.1 and 0.3, where a labelled one costs C.
+        sequence costs 0.01, 0.05 and 0.2, where a labelled one costs C.
     select : {"dev", "violations", "last"}, optional
         Which step's weights are kept: the best on the ``dev`` data of :meth:`fit`, the first that
         removes 98 % of the violations of plain predictions on the unlabelled sequences that any
