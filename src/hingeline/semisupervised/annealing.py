@@ -17,7 +17,7 @@ of the score, and the penalty enters P times ``C_u/u``, as the slack does.
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -29,9 +29,7 @@ from hingeline._jit import helper, kernel
 from hingeline.constraints.decode import climb_with_predicates, search_by_beam
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE, commit_switch, switch_costs
-from hingeline.core.blocks import WorkingSet, fill_gram, plane
-from hingeline.core.formulations import Formulation, plane_offset, plane_scale
-from hingeline.core.primitives import PART, Workers, plane_loss, plane_sqdist, truth
+from hingeline.core.primitives import PART, Workers
 from hingeline.core.results import DualMemory, Result
 from hingeline.inference import chain
 from hingeline.structures.chain import ChainProblem, find_path, layout_of, moves, position_scores
@@ -386,38 +384,23 @@ def switch_labels(
     return labels, switches
 
 
-@kernel
-def retarget(
-    problem: Any, form: Formulation, ws: WorkingSet, changed: Array, scratch: Array
-) -> None:
-    """Take the true outputs of the examples in ``changed`` anew; their planes keep their mass.
-
-    A plane is an output beside the true one, and the bound on an example's mass does not depend
-    on either: the multipliers stay feasible, and are a better start than none. A plane that has
-    become the true output asks for nothing and loses its mass.
-    """
-    for i in changed:
-        m = ws.used[i]
-        if m == 0:
-            continue
-        gold = np.empty(ws.length[i], dtype=np.int32)
-        truth(problem, i, gold)
-        s = ws.slot[i]
-        for j in range(m):
-            y = plane(ws, i, j)
-            loss = plane_loss(problem, i, y)
-            ws.offset[s + j] = plane_offset(form, loss)
-            ws.scale[s + j] = plane_scale(form, loss)
-            ws.sqnorm[s + j] = plane_sqdist(problem, i, gold, y, scratch)
-            ws.drift[s + j] = 0.0
-            if loss == 0.0:
-                ws.alpha[s + j] = 0.0
+def _drop_planes(known: Any, touched: Array, offsets: Array) -> None:
+    """Take the planes from sequences, or parts of them, that show a token whose label is new."""
+    ws, first = getattr(known, "ws", known), offsets[:-1]
+    if hasattr(known, "start"):  # planes of parts show a token on either side
+        owner = np.searchsorted(offsets, known.start, side="right") - 1
+        first = np.maximum(known.start - 1, offsets[owner])
+    count = np.concatenate([[0], np.cumsum(touched)])
+    hit = count[first + ws.length] > count[first]
+    ws.used[hit] = 0
+    ws.alpha[np.repeat(hit, ws.capacity)] = 0.0
 
 
 class WarmSolver:
     """The convex problem in the weights for fixed labels, solved again and again.
 
-    Each call begins with the multipliers of the one before; ``changed`` are the sequences whose
+    Each call begins with the multipliers of the one before, as far as they show no new label;
+    ``changed`` are the sequences whose
     labels were new to it. ``options`` of the solver hold where the model has none.
     """
 
@@ -439,13 +422,7 @@ class WarmSolver:
         self.changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
         start, self._memory = self._memory, None
         if start is not None and len(self.changed):
-            known = start.multipliers
-            if hasattr(known, "empty_parts"):
-                known.empty_parts(self.compiled, differs)
-            else:  # a tag scheme: outputs do not fall apart
-                scratch = np.zeros(self.compiled.scratch_size)
-                retarget(problem, start.form, known, self.changed, scratch)
-                fill_gram(problem, known, self.changed, scratch)
+            _drop_planes(start.multipliers, differs, problem.offsets)
         result, self._memory, _ = self.model._solve_with(self.compiled, weights, start)
         return result
 
@@ -478,40 +455,38 @@ class Annealing:
         self._plain: list[Array] = []  # predictions of every step
         self._matched: tuple[Array, Array] | None = None  # weights and what _match found for them
 
-    def run(self, schedule: Sequence[float] | None) -> Rounds:
-        """The labelled sequences alone, then every C_u of the schedule, until interrupted."""
+    def run(self, schedule: Sequence[float] | None, choose: Any) -> tuple[Rounds, int]:
+        """The labelled sequences alone, then every C_u of the schedule, until interrupted.
+
+        The step that ``choose`` takes of all is then solved to the base's own tolerance, with its
+        labels; where another is better after that, this one, too. Returns its number as well.
+        """
         if schedule is None:
             schedule = [price * (self.data.n - self.data.first) for price in PRICES]
         path = Rounds(AnnealingStep, self.data.model, self.dev)
         result = self._solve(0.0, NO_LABELS, WAY_TOL if len(schedule) else 0.0)
         path.interrupted = result.stop_reason == "interrupted"
-        self._record(path, 0.0, result, (0, 0, True), self._predict(result.weights))
+        self._record(path, 0, result, self._predict(result.weights), (0.0, 0, 0, True))
+        finished: set[int] = set()
         try:
             for C_u in schedule:
                 if not path.interrupted:
                     self._step(path, float(C_u))
+            while not path.interrupted:
+                chosen = choose(path.steps)
+                done = path.results[chosen].relative_gap <= float(self.data.model.tol)
+                if done or chosen in finished:
+                    break
+                finished.add(chosen)
+                step, labels = path.steps[chosen], path.labels[chosen]
+                result = self._solve(step.C_u, labels)
+                path.interrupted = result.stop_reason == "interrupted"
+                if not path.interrupted:
+                    counts = (step.C_u, step.switches, step.alternations, step.settled)
+                    self._record(path, chosen, result, labels, counts)
         except KeyboardInterrupt:  # between two solves
             path.interrupted = True
-        return path
-
-    def finish(self, path: Rounds, choose: Callable[[list[AnnealingStep]], int]) -> int:
-        """Solve the chosen step to the base's own tolerance, with its labels; returns its number.
-
-        Its scores may change with that, and another step be chosen then, which is solved, too.
-        """
-        finished: set[int] = set()
-        while True:
-            chosen = choose(path.steps)
-            done = path.results[chosen].relative_gap <= float(self.data.model.tol)
-            if path.interrupted or done or chosen in finished:
-                return chosen
-            step, labels = path.steps[chosen], path.labels[chosen]
-            result = self._solve(step.C_u, labels)
-            path.interrupted = result.stop_reason == "interrupted"
-            if not path.interrupted:
-                counts = step.switches, step.alternations, step.settled
-                self._record(path, step.C_u, result, counts, labels, chosen)
-                finished.add(chosen)
+        return path, choose(path.steps)
 
     def _solve(self, C_u: float, labels: Array, tol: float = 0.0) -> Result:
         u = self.data.n - self.data.first
@@ -539,7 +514,8 @@ class Annealing:
                 path.interrupted = True
                 return
         labels = problem.labels[at:].copy()
-        self._record(path, C_u, result, (switches, rounds, settled), labels)
+        counts = (C_u, switches, rounds, settled)
+        self._record(path, len(path.steps), result, labels, counts)
 
     def _match(self, weights: Array, C_u: float) -> tuple[Array, int]:
         """Labels of the unlabelled tokens for these weights, and how many were switched."""
@@ -560,21 +536,10 @@ class Annealing:
         asked = {name: getattr(settings, name) for name in ("order", "max_switches", "max_sweeps")}
         return switch_labels(*known, labels, **asked, rng=self.rng)
 
-    def _record(
-        self,
-        path: Rounds,
-        C_u: float,
-        result: Result,
-        counts: Any,
-        labels: Array,
-        at: int | None = None,
-    ) -> None:
-        """Note a step, or step number ``at`` anew.
-
-        ``counts`` are switches, alternations and whether the labels settled.
-        """
-        known, at = at is not None, len(path.steps) if at is None else at
-        switches, rounds, settled = counts
+    def _record(self, path: Rounds, at: int, result: Result, labels: Array, counts: Any) -> None:
+        """Note step number ``at``: C_u, switches, alternations and whether the labels settled."""
+        C_u, switches, rounds, settled = counts
+        again = at < len(path.steps)
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
         w = result.weights
         slack = measure_slacks(problem, 0, first, w, self.workers)
@@ -595,7 +560,7 @@ class Annealing:
         row["agreement"] = float(np.mean(labels == plain)) if len(labels) else math.nan
         row["stability"] = float(np.mean(self._plain[at - 1] == plain)) if at else math.nan
         step = path.add(result, labels, at, **row)
-        if self.settings.verbose and not known:
+        if self.settings.verbose and not again:
             if len(path.steps) == 1:
                 print(_ROW.format(*_HEADINGS, "").rstrip(), file=sys.stderr)
             numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]

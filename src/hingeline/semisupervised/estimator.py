@@ -401,6 +401,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         penalties = Penalties(self.constraints_, data.words, model.classes_.tolist())
         text = "label switching knows no Python predicates: leave them out, or set max_sweeps=0."
         require(not (penalties.predicates and self.max_sweeps), text)
+        select = self.select or ("violations" if dev is None else "dev")
         choices: dict[str, Any] = {
             "dev": lambda steps: int(np.argmax([step.dev_score for step in steps])),
             "violations": annealing.choose_by_violations,
@@ -409,9 +410,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         with Workers(checks.effective_n_jobs(model.n_jobs), 0) as workers:
             rng = np.random.default_rng(seed)
             search = annealing.Annealing(self, data, penalties, workers, rng, dev)
-            path = search.run(schedule)
-            select = self.select or ("violations" if dev is None else "dev")
-            chosen = search.finish(path, choices[select])
+            path, chosen = search.run(schedule, choices[select])
             if select == "violations" and chosen == 0 and not self.constraints_ and schedule != ():
                 what = "without constraints nothing tells whether unlabelled sequences helped, and"
                 how = "give constraints, dev=(X, y), or select='last'"

@@ -68,14 +68,6 @@ class PartSet(NamedTuple):
     start: Array
     stop: Array
 
-    def empty_parts(self, compiled: Compiled, touched: Array) -> None:
-        """Take the planes from parts that show a position whose true label is new."""
-        parts, lengths = place_parts(whole_examples(compiled), self.start, self.stop)
-        count = np.concatenate([[0], np.cumsum(touched)])
-        hit = count[parts.shown + lengths] > count[parts.shown]
-        self.ws.used[hit] = 0
-        self.ws.alpha[np.repeat(hit, self.ws.capacity)] = 0.0
-
     def join(self, compiled: Compiled, form: Formulation) -> WorkingSet:
         """The planes of whole examples with the same marginals, without inner products."""
         parts = place_parts(whole_examples(compiled), self.start, self.stop)[0]
