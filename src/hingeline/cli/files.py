@@ -133,11 +133,11 @@ def holds_sets(model: Any) -> bool:
 def predict(model: Any, X: Any, rules: list[Any] | None = None) -> Any:
     """Labels, under rules that are given or in the model's file; of sets (rows, labels) always."""
     if rules or (rules is None and "semisupervised" in getattr(model, "metadata_", {})):
-        from hingeline.semisupervised.estimator import label_under, stored_rules
+        from hingeline.semisupervised.estimator import SemiSupervisedSSVM, label_under
 
-        rules = stored_rules(model) if rules is None else rules
         if rules:
             return label_under(model, rules, X)
+        model = SemiSupervisedSSVM.around(model) or model
     found = model.predict(X)
     return np.asarray(found).reshape(X.shape[0], -1) if holds_sets(model) else found
 

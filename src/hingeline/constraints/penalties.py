@@ -29,9 +29,7 @@ def as_constraints(constraints: Any) -> list[base.Constraint]:
 class _Builder:
     """Collects costs; those of groups by their numbers, as constraints name new groups."""
 
-    def __init__(
-        self, given: list[Any], words: list[list[Any]], classes: list[Any], hits: dict[int, Array]
-    ) -> None:
+    def __init__(self, given: list[Any], words: Any, classes: list[Any], hits: Any) -> None:
         self.words, self.classes, self.hits = words, classes, hits
         self.index = {label: k for k, label in enumerate(classes)}
         require(len(self.index) == len(classes), "classes must be distinct.")
@@ -131,10 +129,7 @@ class _Builder:
             self.unary[np.ix_(rows, others)] += cost
 
     def map_tokens(self, function: Any) -> Array:
-        """What a function of a sequence says of each token, for all sequences.
-
-        Of the current rule it may be known already.
-        """
+        """What a function of the current rule says of each token, unless it is known already."""
         if self.current not in self.hits:
             parts = [np.asarray(function(x), dtype=bool) for x in self.words]
             self.hits[self.current] = np.concatenate([np.zeros(0, dtype=bool), *parts])

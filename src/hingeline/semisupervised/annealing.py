@@ -400,8 +400,7 @@ class WarmSolver:
     """The convex problem in the weights for fixed labels, solved again and again.
 
     Each call begins with the multipliers of the one before, as far as they show no new label;
-    ``changed`` are the sequences whose
-    labels were new to it. ``options`` of the solver hold where the model has none.
+    ``changed`` are the sequences that have one. ``options`` hold where the model has none.
     """
 
     def __init__(self, model: Any, problem: Any, **options: Any) -> None:
@@ -411,10 +410,7 @@ class WarmSolver:
         self._memory: DualMemory | None = None
 
     def solve(self, weights: Array, labels: Array = NO_LABELS, tol: float = 0.0) -> Result:
-        """Solve with these labels of the problem's last tokens; the others keep theirs.
-
-        The relative gap is at most the larger of ``tol`` and the model's own.
-        """
+        """Solve with these labels of the last tokens, to the larger of ``tol`` and the model's."""
         problem, self.model.tol = self.problem, max(self._tol, tol)
         before = problem.labels.copy()
         problem.labels[len(before) - len(labels) :] = labels

@@ -220,14 +220,6 @@ class FewLabelsEstimator(BaseEstimator):
         return float(self._base_class.score(self, X, y, lengths, sample_weight))  # of predict
 
 
-def stored_rules(model: Any) -> list[Any]:
-    """The constraints that predictions of a model from a file keep to by default."""
-    record = getattr(model, "metadata_", {}).get("semisupervised")
-    if not isinstance(record, dict) or record.get("weights") != "learned" or record.get("words"):
-        return []
-    return read_rules(record)
-
-
 def read_rules(record: dict[str, Any]) -> list[Any]:
     """The constraints in a file's record."""
     rules = record.get("rules", [])
@@ -411,10 +403,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             rng = np.random.default_rng(seed)
             search = annealing.Annealing(self, data, penalties, workers, rng, dev)
             path, chosen = search.run(schedule, choices[select])
-            if select == "violations" and chosen == 0 and not self.constraints_ and schedule != ():
-                what = "without constraints nothing tells whether unlabelled sequences helped, and"
-                how = "give constraints, dev=(X, y), or select='last'"
-                warn(f"{what} the weights are those of the labelled ones alone: {how}.")
+        if select == "violations" and chosen == 0 and not self.constraints_ and schedule != ():
+            what = "without constraints nothing tells whether unlabelled sequences helped, and"
+            how = "give constraints, dev=(X, y), or select='last'"
+            warn(f"{what} the weights are those of the labelled ones alone: {how}.")
         model._store(path.results[chosen])
         self.transduction_ = data.restore_order(path.labels[chosen])
         self.step_weights_: list[Any] = [result.weights for result in path.results]
@@ -523,6 +515,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     def around(cls, model: Any) -> Any:
         """The estimator whose base comes from a file; None where that has no sound record."""
         record = model.metadata_.get("semisupervised")
+        rules = read_rules(record) if isinstance(record, dict) else []
         make: Any = AnnealingStep
         try:
             steps = [
@@ -534,7 +527,6 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             weights, words = str(record["weights"]), bool(record["words"])
         except (TypeError, KeyError, ValueError, IndexError):
             return None
-        rules = read_rules(record)
         found = cls(base=clone(model), constraints=rules, weights=weights)
         found.constraints_, found._words_given = rules, words
         found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
