@@ -15,6 +15,8 @@ parameters, in result files of their own, too. `trans-learned`: with the weights
 `--part seminars`: announcements of seminars in place of the paper's apartments, token F1 by field.
 `--part features`, `--part annealed`: sets of features, and settings of DASO, on the development
 data of citations, without a look at test scores.
+`--part daso`: from the result files of `daso-searched`, the features that are better on each run's
+development data.
 `--part figures`: objective and accuracy against C_u, as figures 1 and 2, from the result files.
 
 Results are written after every run and `--resume` goes on from there. Of ours three choices of the
@@ -377,6 +379,15 @@ def tables(part: str, rows: list[Row]) -> None:
     print_table(f"{part}: test {key} in per cent", columns, lines)
 
 
+def better_features(quick: bool) -> None:
+    """DASO on two sets of features: every run takes the better one on its development data."""
+    runs: dict[tuple[int, str], list[Row]] = {}
+    for features in ("wide_shapes", "wider_shapes"):
+        for row in kept_rows(f"few_labels_citations_{features}", quick=quick):
+            runs.setdefault((row["labelled"], row["partition"]), []).append(row)
+    tables("citations", [max(pair, key=lambda row: row["dev"]) for pair in runs.values()])
+
+
 def figures(quick: bool) -> None:
     """Figure 1 (citations) and 2 (announcements): one partition, objective and test score."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -420,7 +431,7 @@ def _cost(text: str) -> Any:
 def main() -> None:
     """Run the parts asked for."""
     parser = argument_parser(__doc__)
-    parts = (*SIZES, "figures", "features", "annealed")
+    parts = (*SIZES, "figures", "features", "annealed", "daso")
     parser.add_argument("--part", choices=parts, required=True)
     parser.add_argument("--settings", nargs="+", help="what to search; everything by default")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
@@ -440,6 +451,9 @@ def main() -> None:
         return
     if options.part in ("features", "annealed"):
         search(options)
+        return
+    if options.part == "daso":
+        better_features(options.quick)
         return
     if options.quick:
         options.sizes, options.partitions, options.schedule = [5], [0], [1.0]

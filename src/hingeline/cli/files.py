@@ -30,6 +30,7 @@ from hingeline.data.labelled import Layout as Layout
 from hingeline.data.labelled import open_once as open_once
 from hingeline.data.text import ParseError, TextSource, open_text
 from hingeline.features.tables import TokenTable, default_names
+from hingeline.modelfile.estimators import load
 
 #: Kinds of data, where their names do not say what they are.
 _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "columns of words"}
@@ -120,8 +121,6 @@ class Samples:
 
 def load_model(path: Any) -> Any:
     """The estimator in a model file; of a semi-supervised one its base, without rules."""
-    from hingeline.modelfile.estimators import load
-
     return load(path, object)
 
 

@@ -64,7 +64,7 @@ class AnnealingStep(NamedTuple):
     changed: float = math.nan  # share of tokens whose y* differs from that of the step before
     violations: float = math.nan  # penalty of plain predictions
     agreement: float = math.nan  # share of tokens at which plain predictions and y* agree
-    stability: float = math.nan  # share of tokens predicted as at the step before
+    stability: float = math.nan  # share of tokens predicted as at the step before, as it was then
     dev_score: float = math.nan  # nan without development data
     time: float = 0.0  # seconds
 
@@ -454,8 +454,8 @@ class Annealing:
     def run(self, schedule: Sequence[float] | None, choose: Any) -> tuple[Rounds, int]:
         """The labelled sequences alone, then every C_u of the schedule, until interrupted.
 
-        The step that ``choose`` takes of all is then solved to the base's own tolerance, with its
-        labels; where another is better after that, this one, too. Returns its number as well.
+        The step that ``choose`` names is then solved to the base's own tolerance; where that makes
+        it name another, this one, too.
         """
         if schedule is None:
             schedule = [price * (self.data.n - self.data.first) for price in PRICES]
@@ -538,20 +538,18 @@ class Annealing:
         again = at < len(path.steps)
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
         w = result.weights
-        slack = measure_slacks(problem, 0, first, w, self.workers)
-        others = measure_slacks(problem, first, n, w, self.workers) if C_u > 0.0 else np.zeros(1)
+        slack = measure_slacks(problem, 0, n if C_u > 0.0 else first, w, self.workers)
         norm = 0.5 * float(w @ w)
-        labelled = float((float(model.C) * self.data.weights) @ slack)
-        unlabelled = C_u / max(n - first, 1) * float(others.sum())
+        labelled = float((float(model.C) * self.data.weights) @ slack[:first])
+        unlabelled = C_u / max(n - first, 1) * float(slack[first:].sum())
         penalty = self.penalties.total(labels) if rounds else math.nan
         if self.learned and rounds:
             penalty *= C_u / (n - first)
         plain = self._predict(w)
         self._plain[at : at + 1] = [plain]
         objective = norm + labelled + unlabelled + (penalty if rounds else 0.0)
-        parts = (norm, labelled, unlabelled, penalty)
-        found = (C_u, objective, *parts, result.gap, switches, rounds, settled)
-        row = dict(zip(AnnealingStep._fields, found, strict=False))
+        found = (C_u, objective, norm, labelled, unlabelled, penalty, result.gap)
+        row = dict(zip(AnnealingStep._fields, (*found, *counts[1:]), strict=False))
         row["violations"] = self._counted.total(plain)
         row["agreement"] = float(np.mean(labels == plain)) if len(labels) else math.nan
         row["stability"] = float(np.mean(self._plain[at - 1] == plain)) if at else math.nan

@@ -381,10 +381,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         schedule = self._schedule
         if data.first == data.n:
             schedule = ()
-            what = (
-                "y has labels for all sequences: this is the supervised fit, and constraints count"
-            )
-            warn(f"{what} for nothing. Mark unlabelled sequences with None.")
+            what = "y has labels for all sequences: this is the supervised fit, and constraints"
+            warn(f"{what} count for nothing. Mark unlabelled sequences with None.")
         self.constraints_ = as_constraints(self.constraints)
         if self.weights == "learned":
             known = np.split(model.classes_[data.labels], data.offsets[1 : data.first])
@@ -506,9 +504,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     @classmethod
     def load(cls, path: Any) -> Any:
         """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only."""
-        what = f"{path} holds no record of a semi-supervised fit"
-        found = cls.around(ChainSSVM.load(path))
-        require(found, f"{what}: load it with ChainSSVM.load.")
+        what, found = "no record of a semi-supervised fit", cls.around(ChainSSVM.load(path))
+        require(found, f"{path} holds {what}: load it with ChainSSVM.load.")
         return found
 
     @classmethod
