@@ -16,6 +16,7 @@ from hingeline import constraints as cs
 from hingeline.baselines import TransductiveSSVM
 from hingeline.constraints.penalties import Penalties
 from hingeline.features import TokenTemplates
+from hingeline.semisupervised.annealing import choose_by_violations
 
 # isort: split
 from marks import slow
@@ -146,6 +147,18 @@ def test_the_record_adds_up(fitted):
     assert fitted.primal_objective_ == chosen.objective
     numbers = np.searchsorted(fitted.classes_, np.concatenate(fitted.transduction_[2:]))
     assert chosen.penalty == pytest.approx(chosen.C_u / 40 * penalties.total(numbers))
+
+
+@pytest.mark.parametrize("select", ["dev", "violations"])
+def test_the_step_kept_has_the_tolerance_asked_for_and_is_the_best_with_it(select):
+    found = model(base=ChainSSVM(C=0.1, tol=1e-3), select=select).fit(*data(), dev=task(300, 20))
+    base, steps = found.base_, found.steps_
+    assert base.duality_gap_ <= 1e-3 * base.primal_objective_
+    assert steps[found.selected_].gap == base.duality_gap_
+    for step in steps:
+        assert step.gap <= 0.1 * (step.norm + step.labelled + step.unlabelled)
+    best = int(np.argmax([step.dev_score for step in steps]))
+    assert found.selected_ == (best if select == "dev" else choose_by_violations(steps))
 
 
 def test_the_convex_problem_of_each_step_is_that_of_its_labels(fitted):
