@@ -209,14 +209,13 @@ class Penalties:
         *,
         token: Any = None,
         unknown: str = "warn",
-        hits: dict[int, Array] | None = None,
     ) -> None:
         one_of("unknown", unknown, ("warn", "ignore", "error"))
         self.constraints = as_constraints(constraints)
         self.words = base.pick_words(X, token)
         self.classes = list(classes)
         self.predicates = [c for c in self.constraints if isinstance(c, rules.Predicate)]
-        self._hits = {} if hits is None else hits  # tokens that rules on words speak of, by rule
+        self._hits: dict[int, Array] = {}  # which tokens each rule on words speaks of
         builder = _Builder(self.constraints, self.words, self.classes, self._hits)
         self.unknown = sorted(builder.unknown, key=str)
         if self.unknown and unknown != "ignore":
@@ -240,7 +239,11 @@ class Penalties:
             return self
         most = max((rule.weight for rule in self.constraints if not rule.hard), default=1.0)
         soft = [change_rule(r, hard=False, weight=most) if r.hard else r for r in self.constraints]
-        return Penalties(soft, self.words, self.classes, unknown="ignore", hits=self._hits)
+        other = copy(self)
+        other.constraints = soft
+        other.predicates = [c for c in soft if isinstance(c, rules.Predicate)]
+        other.compiled = _Builder(soft, self.words, self.classes, self._hits).finish()
+        return other
 
     def total(self, labels: Array) -> float:
         """The penalty of labels of all sequences."""
