@@ -42,7 +42,7 @@ NO_LABELS = np.zeros(0, dtype=np.int32)
 PRICES = (0.01, 0.05, 0.2)
 #: Convex problems on the way are solved to this relative gap, if the base's ``tol`` is not larger:
 #: labels of the unlabelled sequences hardly depend on it. The step kept has ``tol``.
-WAY_TOL = 0.1
+WAY_TOL = 0.03
 
 
 class AnnealingStep(NamedTuple):
