@@ -156,7 +156,7 @@ def test_the_step_kept_has_the_tolerance_asked_for_and_is_the_best_with_it(selec
     assert base.duality_gap_ <= 1e-3 * base.primal_objective_
     assert steps[found.selected_].gap == base.duality_gap_
     for step in steps:
-        assert step.gap <= 0.1 * (step.norm + step.labelled + step.unlabelled)
+        assert step.gap <= 0.03 * (step.norm + step.labelled + step.unlabelled)
     best = int(np.argmax([step.dev_score for step in steps]))
     assert found.selected_ == (best if select == "dev" else choose_by_violations(steps))
 

@@ -279,7 +279,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     base : ChainSSVM, optional
         The estimator to fit, with linear slack, margin rescaling and a finite C. Its ``n_jobs``
         and ``max_iter`` hold for every convex problem on the way, its ``tol`` for that of the step
-        kept; the others are solved to a relative gap of 0.1.
+        kept; the others are solved to a relative gap of 0.03.
     constraints : list of constraints, default=()
         From :mod:`hingeline.constraints`. Corpus-level ones speak of the unlabelled sequences
         together. Python predicates make everything slower.
