@@ -15,6 +15,8 @@ parameters, in result files of their own, too. `trans-learned`: with the weights
 `--part seminars`: announcements of seminars in place of the paper's apartments, token F1 by field.
 `--part features`, `--part annealed`: sets of features, and settings of DASO, on the development
 data of citations, without a look at test scores.
+`--part daso`: from the result files of `daso-searched`, the features that are better on each run's
+development data.
 `--part figures`: objective and accuracy against C_u, as figures 1 and 2, from the result files.
 
 Results are written after every run and `--resume` goes on from there. Of ours three choices of the
@@ -37,6 +39,8 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from harness import (
     Timing,
     argument_parser,
@@ -50,6 +54,7 @@ from harness import (
 )
 from hingeline import ChainCRF
 from hingeline.semisupervised.annealing import choose_by_violations
+from hingeline.semisupervised.estimator import label_under
 from semisupervised_tasks import (
     AS_PRINTED,
     FEATURES,
@@ -131,7 +136,7 @@ def supervised(run: Run, part: str, system: str, costs: Any, n_jobs: int) -> Row
 
 def ours(run: Run, part: str, C: Any, n_jobs: int, options: dict[str, Any]) -> Row:
     """The annealing path and its three choices."""
-    model = semi_supervised(run, C, n_jobs, **options)
+    model, seconds = timed(semi_supervised, run, C, n_jobs, **options)
     key = KEYS[part]
     models = model.step_models_
     path = [scores(run.test, part, m) for m in models]
@@ -147,6 +152,7 @@ def ours(run: Run, part: str, C: Any, n_jobs: int, options: dict[str, Any]) -> R
     chosen_under = max(range(len(path)), key=devs_under.__getitem__)
     return {
         "C": C,
+        "fit_cpu_seconds": seconds.cpu,
         "dev": devs[chosen],
         "test": path[chosen] if options else path[free],
         "test_dev": path[chosen],
@@ -167,11 +173,14 @@ def ours(run: Run, part: str, C: Any, n_jobs: int, options: dict[str, Any]) -> R
 
 def compared(run: Run, part: str, system: str, C: Any, n_jobs: int) -> Row:
     """A baseline, its best round on the development data, and its last one, without labels."""
-    model = baseline(run, system, C, n_jobs)
+    model, seconds = timed(baseline, run, system, C, n_jobs)
     models = model.round_models_
     best, dev = best_of(run, part, models)
     row = {"C": model.base_.C, "dev": dev, "round": best, "rounds": len(models)}
-    row["test_last"] = scores(run.test, part, models[-1])
+    row |= {"fit_cpu_seconds": seconds.cpu, "test_last": scores(run.test, part, models[-1])}
+    if system.startswith("trans"):
+        labels = label_under(models[-1], model.constraints, run.test.features, words=run.test.words)
+        row["test_constrained"] = measured(part, run.test.labels, labels)
     return row | of_test(run, part, models[best])
 
 
@@ -240,6 +249,8 @@ ANNEALED = {
     "corpus, C 100, weight 0.03": Annealed(C=100.0, weights=(0.03,), rules="corpus"),
     "corpus, C 30, 3 rounds": Annealed(C=30.0, rules="corpus", rounds=3),
     "corpus, C 30, hot": Annealed(30.0, (2.0, 1.0), (0.03, 0.1), "corpus"),
+    "corpus, C 30, warm": Annealed(30.0, (1.5, 1.0), (0.03, 0.1), "corpus"),
+    "corpus, C 30, in three": Annealed(30.0, (2.0, 1.4, 1.0), (0.03, 0.06, 0.1), "corpus"),
     "corpus, C 30, hotter": Annealed(30.0, (4.0, 2.0, 1.0), (0.01, 0.03, 0.1), "corpus"),
     "corpus, C 30, hot, heavier": Annealed(30.0, (2.0, 1.0), (0.1, 0.3), "corpus"),
     "corpus, C 30, slow": Annealed(30.0, (3.0, 2.0, 1.4, 1.0), (0.03, 0.05, 0.07, 0.1), "corpus"),
@@ -278,6 +289,10 @@ def search(options: argparse.Namespace) -> None:
             model, seconds = timed(annealed, run, ANNEALED[setting], options.n_jobs)
             models = model.round_models_
             row["settings"] = ANNEALED[setting]._asdict()
+            mean = np.mean([m.weights_ for m in models[1:]], axis=0)
+            row["mean_of_rounds"] = scores(run.dev, "citations", models[0].with_weights(mean))[
+                "accuracy"
+            ]
         row["rounds"] = [scores(run.dev, "citations", m)["accuracy"] for m in models]
         row |= {"dev": max(row["rounds"]), "cpu_seconds": seconds.cpu}
         console.print(f"{setting}, {size} labelled, partition {seed}: {row['dev']:.2f}")
@@ -324,7 +339,8 @@ def tables(part: str, rows: list[Row]) -> None:
         "printed": ["test"],
     }
     ways |= {name: ["test", "test_viterbi"] for name in ("crf", "pr", "daso", "daso-searched")}
-    ways |= {name: ["test", "test_last"] for name in SYSTEMS if name.startswith("trans")}
+    trans = ["test", "test_last", "test_constrained"]
+    ways |= {name: trans for name in SYSTEMS if name.startswith("trans")}
     lines = []
     for size in sorted({row["labelled"] for row in rows}):
         for system in SYSTEMS:
@@ -341,6 +357,7 @@ def tables(part: str, rows: list[Row]) -> None:
                     continue
                 values = [one[key] for one in found]
                 segments = [one.get("segments", float("nan")) for one in found]
+                times = [row.get("fit_cpu_seconds", row["cpu_seconds"]) for row in mine]
                 spread = statistics.stdev(values) if len(values) > 1 else float("nan")
                 paper = (
                     PAPER.get(size, {}).get(system.removesuffix("-searched"))
@@ -355,11 +372,20 @@ def tables(part: str, rows: list[Row]) -> None:
                         f"{statistics.mean(segments):.2f}",
                         str(len(values)),
                         "" if paper is None else f"{paper:.2f}",
-                        f"{statistics.mean(row['cpu_seconds'] for row in mine):.0f}",
+                        f"{statistics.median(times):.1f}",
                     ]
                 )
     columns = ("system", key, "deviation", "segment F1", "partitions", "paper", "CPU s")
     print_table(f"{part}: test {key} in per cent", columns, lines)
+
+
+def better_features(quick: bool) -> None:
+    """DASO on two sets of features: every run takes the better one on its development data."""
+    runs: dict[tuple[int, str], list[Row]] = {}
+    for features in ("wide_shapes", "wider_shapes"):
+        for row in kept_rows(f"few_labels_citations_{features}", quick=quick):
+            runs.setdefault((row["labelled"], row["partition"]), []).append(row)
+    tables("citations", [max(pair, key=lambda row: row["dev"]) for pair in runs.values()])
 
 
 def figures(quick: bool) -> None:
@@ -405,7 +431,7 @@ def _cost(text: str) -> Any:
 def main() -> None:
     """Run the parts asked for."""
     parser = argument_parser(__doc__)
-    parts = (*SIZES, "figures", "features", "annealed")
+    parts = (*SIZES, "figures", "features", "annealed", "daso")
     parser.add_argument("--part", choices=parts, required=True)
     parser.add_argument("--settings", nargs="+", help="what to search; everything by default")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
@@ -425,6 +451,9 @@ def main() -> None:
         return
     if options.part in ("features", "annealed"):
         search(options)
+        return
+    if options.part == "daso":
+        better_features(options.quick)
         return
     if options.quick:
         options.sizes, options.partitions, options.schedule = [5], [0], [1.0]

@@ -115,6 +115,8 @@ FEATURES = {
     "signs and shape": Seen(marks=2, signs=2, shapes=0),
     "shapes": Seen(marks=1, shapes=1),
     "wide shapes": Seen(marks=2, shapes=2),
+    "wider shapes": Seen(marks=3, shapes=3),
+    "wide shapes and signs": Seen(marks=2, signs=2, shapes=2),
     "nearest signs": Seen(marks=1, signs=1, last_sign=True),
     "wide nearest signs": Seen(marks=2, signs=2, shapes=0, last_sign=True),
     "words": Seen(words=1, marks=1),

@@ -242,3 +242,12 @@ def test_bad_calls_are_explained():
         evaluator.switch_costs(0, 1)
     with pytest.raises(IndexError, match="k=4"):
         evaluator.commit_switch(0, 0, 4)
+
+
+def test_hard_rules_made_soft_count_like_the_heaviest_soft_one():
+    rules = [Words("x", "a", weight=3.0), Words("y", "b", hard=True), StartsWith("a", hard=True)]
+    hard = Penalties(rules, [["x", "y"], ["y"]], CLASSES)
+    labels = np.array([2, 2, 1])  # breaks every rule once, and the last one twice
+    assert hard.total(labels) == 3.0 + 3.0 * HARD
+    assert hard.soften().total(labels) == 3.0 * 4
+    assert Penalties(rules[:1], [["x"]], CLASSES).soften().total(np.array([1])) == 3.0

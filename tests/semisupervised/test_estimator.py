@@ -16,6 +16,7 @@ from hingeline import constraints as cs
 from hingeline.baselines import TransductiveSSVM
 from hingeline.constraints.penalties import Penalties
 from hingeline.features import TokenTemplates
+from hingeline.semisupervised.annealing import choose_by_violations
 
 # isort: split
 from marks import slow
@@ -146,6 +147,18 @@ def test_the_record_adds_up(fitted):
     assert fitted.primal_objective_ == chosen.objective
     numbers = np.searchsorted(fitted.classes_, np.concatenate(fitted.transduction_[2:]))
     assert chosen.penalty == pytest.approx(chosen.C_u / 40 * penalties.total(numbers))
+
+
+@pytest.mark.parametrize("select", ["dev", "violations"])
+def test_the_step_kept_has_the_tolerance_asked_for_and_is_the_best_with_it(select):
+    found = model(base=ChainSSVM(C=0.1, tol=1e-3), select=select).fit(*data(), dev=task(300, 20))
+    base, steps = found.base_, found.steps_
+    assert base.duality_gap_ <= 1e-3 * base.primal_objective_
+    assert steps[found.selected_].gap == base.duality_gap_
+    for step in steps:
+        assert step.gap <= 0.03 * (step.norm + step.labelled + step.unlabelled)
+    best = int(np.argmax([step.dev_score for step in steps]))
+    assert found.selected_ == (best if select == "dev" else choose_by_violations(steps))
 
 
 def test_the_convex_problem_of_each_step_is_that_of_its_labels(fitted):
@@ -283,8 +296,13 @@ def test_files_hold_the_chosen_model_and_the_record(fitted, tmp_path):
         assert a._asdict() == pytest.approx(b._asdict(), nan_ok=True)
     with pytest.raises(ValueError, match="chosen step only"):
         _ = restored.step_models_
-    plain = load(path)
-    assert isinstance(plain, ChainSSVM)
+    again = load(path)  # what the file is, rules included
+    assert isinstance(again, SemiSupervisedSSVM)
+    assert again.constraints_ == restored.constraints_
+    assert again.metadata_["by"] == "me"
+    assert [p.tolist() for p in again.predict(X)] == [p.tolist() for p in fitted.predict(X)]
+    plain = ChainSSVM.load(path)
+    assert type(plain) is ChainSSVM
     assert math.isnan(plain.duality_gap_)  # that of fixed labels is not one of this problem
     assert "not a convex problem" in plain.stop_reason_
     fitted.base_.save(tmp_path / "plain.hinge")

@@ -2,7 +2,6 @@
 
 import typer
 
-import hingeline
 from hingeline._words import brief
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_target
@@ -23,7 +22,7 @@ def calibrate(
     from hingeline.evaluation.calibration import CalibratedChain
 
     check_target("--model", model, data)
-    estimator = hingeline.load(old)
+    estimator = files.load_model(old)
     if not hasattr(estimator, "predict_max_marginals"):
         what = f"{old} holds a {type(estimator).__name__}, and probabilities are for sequences"
         own = "predict_margin" if hasattr(estimator, "predict_margin") else "decision_function"

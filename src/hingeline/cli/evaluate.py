@@ -44,7 +44,7 @@ def evaluate(
     Several files ('part-*.conll') are judged as one. With --workers, each is predicted in one of so
     many processes, or on a Dask cluster.
     """
-    estimator = hingeline.load(model).set_params(n_jobs=n_jobs)
+    estimator = files.load_model(model).set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
     files.check_options(given(context), layout.format, layout.task)
     names, title = files.expand_all(data)

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
 
@@ -24,7 +23,7 @@ def explain(
     """Explain a prediction: its score against the runner-up's, feature by feature."""
     from hingeline.evaluation.inspection import explain as take_apart
 
-    estimator = hingeline.load(model)
+    estimator = files.load_model(model)
     what = "hingeline explain cannot take models of sets of labels (MultilabelSSVM)"
     files.require(not files.holds_sets(estimator), f"{what}: use hingeline report.")
     samples = files.read_for(estimator, model, data, format)

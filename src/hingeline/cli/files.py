@@ -30,6 +30,7 @@ from hingeline.data.labelled import Layout as Layout
 from hingeline.data.labelled import open_once as open_once
 from hingeline.data.text import ParseError, TextSource, open_text
 from hingeline.features.tables import TokenTable, default_names
+from hingeline.modelfile.estimators import load
 
 #: Kinds of data, where their names do not say what they are.
 _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "columns of words"}
@@ -118,6 +119,11 @@ class Samples:
         return f"{count_of(self.n_sequences, 'sequence')}, {count_of(self.n_tokens, 'token')}"
 
 
+def load_model(path: Any) -> Any:
+    """The estimator in a model file; of a semi-supervised one its base, without rules."""
+    return load(path, object)
+
+
 def holds_sets(model: Any) -> bool:
     """Whether a model predicts sets of labels."""
     return type(model).__name__ == "MultilabelSSVM"
@@ -126,11 +132,11 @@ def holds_sets(model: Any) -> bool:
 def predict(model: Any, X: Any, rules: list[Any] | None = None) -> Any:
     """Labels, under rules that are given or in the model's file; of sets (rows, labels) always."""
     if rules or (rules is None and "semisupervised" in getattr(model, "metadata_", {})):
-        from hingeline.semisupervised.estimator import label_under, stored_rules
+        from hingeline.semisupervised.estimator import SemiSupervisedSSVM, label_under
 
-        rules = stored_rules(model) if rules is None else rules
         if rules:
             return label_under(model, rules, X)
+        model = SemiSupervisedSSVM.around(model) or model
     found = model.predict(X)
     return np.asarray(found).reshape(X.shape[0], -1) if holds_sets(model) else found
 

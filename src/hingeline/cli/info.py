@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_target
 
@@ -43,7 +42,7 @@ def info(
     if kind == "checkpoint":
         facts |= {"passes": header.get("passes"), "identity": header.get("identity")}
     else:
-        estimator = hingeline.load(model)
+        estimator = files.load_model(model)
         facts |= _facts(estimator)
         wanted = {"--top": top, "--transitions": transitions, "--weights": weights}
         named = [option for option, value in wanted.items() if value]

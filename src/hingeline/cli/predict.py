@@ -54,7 +54,7 @@ def predict(
     --workers, each is predicted in one of so many processes, or on a Dask cluster.
     """
     data = data or ["-"]
-    estimator = hingeline.load(model).set_params(n_jobs=n_jobs)
+    estimator = files.load_model(model).set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
     files.check_options(given(context), layout.format, layout.task)
     one = margin + probability + (nbest > 1) + (constraints is not None) <= 1

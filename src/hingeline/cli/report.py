@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
 from hingeline.cli.evaluate import judge
@@ -32,7 +31,7 @@ def report(
     from hingeline.report import write_report
 
     reporter = files.Reporter(model.name, None)
-    estimator = hingeline.load(model).set_params(n_jobs=n_jobs)
+    estimator = files.load_model(model).set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
         told = f"{found['unlabelled']} without labels; constraints: {found['constraints']}"
         estimator.stop_reason_ = f"{found['why no gap']} ({told}; chosen: {found['chosen']})"
@@ -75,7 +74,7 @@ def report(
 
 def _predict_with(path: Path, samples: files.Samples, test: str, format: str, n_jobs: Any) -> Any:
     """What another model predicts for the test file, as it reads that file."""
-    other = hingeline.load(path).set_params(n_jobs=n_jobs)
+    other = files.load_model(path).set_params(n_jobs=n_jobs)
     own = files.read_for(other, path, test, format)
     a, b = own.layout, samples.layout
     same = a.kind == b.kind and a.labels == b.labels

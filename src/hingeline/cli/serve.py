@@ -247,7 +247,7 @@ def serve(
     """
     from hingeline.evaluation.calibration import CalibratedChain
 
-    estimator = hingeline.load(model)
+    estimator = files.load_model(model)
     layout = files.layout_of(estimator, model)
     if layout.kind != "tokens" or layout.task != "labels":
         what = f"{model} does not label words one by one"

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 from typer import Option
 
-import hingeline
 from hingeline.cli import app, files, fits
 from hingeline.cli.app import blame, check_seed, check_target
 
@@ -49,7 +48,7 @@ def update(
     check_target("--model", model, data)
     clock = fits.Clock()
     progress = fits.FitProgress(quiet or as_json)
-    estimator = hingeline.load(old)
+    estimator = files.load_model(old)
     what = f"{old} holds a {type(estimator).__name__}, which cannot learn from more data"
     files.require(hasattr(estimator, "partial_fit"), f"{what}: train on all data together.")
     what = f"{old} carries no training state to go on from: train it with --keep-state"

@@ -29,8 +29,8 @@ def as_constraints(constraints: Any) -> list[base.Constraint]:
 class _Builder:
     """Collects costs; those of groups by their numbers, as constraints name new groups."""
 
-    def __init__(self, given: list[Any], words: list[list[Any]], classes: list[Any]) -> None:
-        self.words, self.classes = words, classes
+    def __init__(self, given: list[Any], words: Any, classes: list[Any], hits: Any) -> None:
+        self.words, self.classes, self.hits = words, classes, hits
         self.index = {label: k for k, label in enumerate(classes)}
         require(len(self.index) == len(classes), "classes must be distinct.")
         lengths = [len(x) for x in words]
@@ -52,7 +52,7 @@ class _Builder:
         self.order: list[tuple[int, int, float]] = []
         self.bad: list[Array] = []
         self.corpus: list[tuple[int, int | None, base.CorpusConstraint]] = []
-        for rule in given:
+        for self.current, rule in enumerate(given):
             self.add(rule)
 
     def number(self, labels: Sequence[Any]) -> Array:
@@ -129,9 +129,11 @@ class _Builder:
             self.unary[np.ix_(rows, others)] += cost
 
     def map_tokens(self, function: Any) -> Array:
-        """What a function of a sequence says of each token, for all sequences."""
-        parts = [np.asarray(function(x), dtype=bool) for x in self.words]
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+        """What a function of the current rule says of each token, unless it is known already."""
+        if self.current not in self.hits:
+            parts = [np.asarray(function(x), dtype=bool) for x in self.words]
+            self.hits[self.current] = np.concatenate([np.zeros(0, dtype=bool), *parts])
+        return self.hits[self.current]
 
     def finish(self) -> CompiledConstraints:
         G, K, N = len(self.groups), len(self.classes), self.unary.shape[0]
@@ -213,7 +215,8 @@ class Penalties:
         self.words = base.pick_words(X, token)
         self.classes = list(classes)
         self.predicates = [c for c in self.constraints if isinstance(c, rules.Predicate)]
-        builder = _Builder(self.constraints, self.words, self.classes)
+        self._hits: dict[int, Array] = {}  # which tokens each rule on words speaks of
+        builder = _Builder(self.constraints, self.words, self.classes, self._hits)
         self.unknown = sorted(builder.unknown, key=str)
         if self.unknown and unknown != "ignore":
             names = ", ".join(map(repr, self.unknown))
@@ -229,6 +232,18 @@ class Penalties:
     def state(self, labels: Array) -> State:
         """Counts of these labels for the kernels."""
         return switches.start_state(self.compiled, labels)[0]
+
+    def soften(self) -> "Penalties":
+        """The same, but hard rules count like the heaviest soft one."""
+        if not any(rule.hard for rule in self.constraints):
+            return self
+        most = max((rule.weight for rule in self.constraints if not rule.hard), default=1.0)
+        soft = [change_rule(r, hard=False, weight=most) if r.hard else r for r in self.constraints]
+        other = copy(self)
+        other.constraints = soft
+        other.predicates = [c for c in soft if isinstance(c, rules.Predicate)]
+        other.compiled = _Builder(soft, self.words, self.classes, self._hits).finish()
+        return other
 
     def total(self, labels: Array) -> float:
         """The penalty of labels of all sequences."""

@@ -186,7 +186,7 @@ class CalibratedChain(BaseEstimator):
     @classmethod
     def load(cls, path: Any) -> Self:
         """The calibrated model that :meth:`save` wrote."""
-        model = load(path)
+        model = load(path, object)
         known = model.metadata_.get("calibration")
         how = "hingeline calibrate, or fit() of a CalibratedChain, learns it from held-out data"
         require(known, f"{path} holds a model without a calibration: {how}.", ModelFileError)

@@ -300,7 +300,8 @@ def load(path: str | os.PathLike[str], expected: type | None = None, structure: 
     Parameters
     ----------
     path : str or path
-    expected : class, optional; estimators of other classes are refused
+    expected : class, optional
+        Estimators of other classes are refused, and of a SemiSupervisedSSVM its base is loaded.
     structure : Structure, optional
         That of an :class:`hingeline.SSVM`: files hold its weights and certificate, never code.
     """
@@ -323,6 +324,8 @@ def load(path: str | os.PathLike[str], expected: type | None = None, structure: 
     try:
         model = restore(cls, header, arrays, structure)
         model.metadata_ = dict(header.get("metadata") or {})
+        if expected is None and "semisupervised" in model.metadata_:
+            return importlib.import_module("hingeline").SemiSupervisedSSVM.around(model) or model
         return model
     except MemoryError:
         raise ModelFileError(f"{name} needs more memory than there is.") from None

@@ -18,6 +18,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,11 +27,9 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline.constraints.decode import climb_with_predicates, search_by_beam
-from hingeline.constraints.penalties import Penalties, change_rule
+from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE, commit_switch, switch_costs
-from hingeline.core.blocks import WorkingSet, fill_gram, plane
-from hingeline.core.formulations import Formulation, plane_offset, plane_scale
-from hingeline.core.primitives import PART, Workers, plane_loss, plane_sqdist, truth
+from hingeline.core.primitives import PART, Workers
 from hingeline.core.results import DualMemory, Result
 from hingeline.inference import chain
 from hingeline.structures.chain import ChainProblem, find_path, layout_of, moves, position_scores
@@ -40,7 +39,10 @@ NO_LABELS = np.zeros(0, dtype=np.int32)
 
 #: What is tried by default: C_u/u, the cost of an unlabelled sequence. C_u up to 1 hardly moves the
 #: weights, and what it takes to move them depends on the features, not on C.
-PRICES = (0.01, 0.03, 0.1, 0.3)
+PRICES = (0.01, 0.05, 0.2)
+#: Convex problems on the way are solved to this relative gap, if the base's ``tol`` is not larger:
+#: labels of the unlabelled sequences hardly depend on it. The step kept has ``tol``.
+WAY_TOL = 0.03
 
 
 class AnnealingStep(NamedTuple):
@@ -62,7 +64,7 @@ class AnnealingStep(NamedTuple):
     changed: float = math.nan  # share of tokens whose y* differs from that of the step before
     violations: float = math.nan  # penalty of plain predictions
     agreement: float = math.nan  # share of tokens at which plain predictions and y* agree
-    stability: float = math.nan  # share of tokens predicted as at the step before
+    stability: float = math.nan  # share of tokens predicted as at the step before, as it was then
     dev_score: float = math.nan  # nan without development data
     time: float = 0.0  # seconds
 
@@ -85,18 +87,20 @@ class Rounds:
     interrupted: bool = False
     _last: float = field(default_factory=time.perf_counter)
 
-    def add(self, result: Result, labels: Array, **found: Any) -> Any:
-        """Note a step and what was found in it."""
-        found["changed"] = float(np.mean(labels != self.labels[-1])) if self.labels else math.nan
-        found["time"] = time.perf_counter() - self._last
+    def add(self, result: Result, labels: Array, at: int | None = None, **found: Any) -> Any:
+        """Note a step and what was found in it, in place of step number ``at`` if that is there."""
+        at = len(self.steps) if at is None else at
+        found["changed"] = float(np.mean(labels != self.labels[at - 1])) if at else math.nan
+        spent = sum(step.time for step in self.steps[at : at + 1])  # on the one that was there
+        found["time"] = spent + time.perf_counter() - self._last
         if self.dev is not None:
             self.model.weights_ = result.weights
             found["dev_score"] = float(self.model.score(*self.dev))
-        self.steps.append(self.kind(**found))
-        self.results.append(result)
-        self.labels.append(labels)
+        self.steps[at : at + 1] = [self.kind(**found)]
+        self.results[at : at + 1] = [result]
+        self.labels[at : at + 1] = [labels]
         self._last = time.perf_counter()
-        return self.steps[-1]
+        return self.steps[at]
 
 
 # Labels to start from. As printed, (8), label switching starts from the best labellings without
@@ -380,60 +384,41 @@ def switch_labels(
     return labels, switches
 
 
-@kernel
-def retarget(
-    problem: Any, form: Formulation, ws: WorkingSet, changed: Array, scratch: Array
-) -> None:
-    """Take the true outputs of the examples in ``changed`` anew; their planes keep their mass.
-
-    A plane is an output beside the true one, and the bound on an example's mass does not depend
-    on either: the multipliers stay feasible, and are a better start than none. A plane that has
-    become the true output asks for nothing and loses its mass.
-    """
-    for i in changed:
-        m = ws.used[i]
-        if m == 0:
-            continue
-        gold = np.empty(ws.length[i], dtype=np.int32)
-        truth(problem, i, gold)
-        s = ws.slot[i]
-        for j in range(m):
-            y = plane(ws, i, j)
-            loss = plane_loss(problem, i, y)
-            ws.offset[s + j] = plane_offset(form, loss)
-            ws.scale[s + j] = plane_scale(form, loss)
-            ws.sqnorm[s + j] = plane_sqdist(problem, i, gold, y, scratch)
-            ws.drift[s + j] = 0.0
-            if loss == 0.0:
-                ws.alpha[s + j] = 0.0
+def _drop_planes(known: Any, touched: Array, offsets: Array) -> None:
+    """Take the planes from sequences, or parts of them, that show a token whose label is new."""
+    ws, first = getattr(known, "ws", known), offsets[:-1]
+    if hasattr(known, "start"):  # planes of parts show a token on either side
+        owner = np.searchsorted(offsets, known.start, side="right") - 1
+        first = np.maximum(known.start - 1, offsets[owner])
+    count = np.concatenate([[0], np.cumsum(touched)])
+    hit = count[first + ws.length] > count[first]
+    ws.used[hit] = 0
+    ws.alpha[np.repeat(hit, ws.capacity)] = 0.0
 
 
 class WarmSolver:
     """The convex problem in the weights for fixed labels, solved again and again.
 
-    Each call begins with the multipliers of the one before; ``changed`` are the sequences whose
-    labels were new to it.
+    Each call begins with the multipliers of the one before, as far as they show no new label;
+    ``changed`` are the sequences that have one. ``options`` hold where the model has none.
     """
 
-    def __init__(self, model: Any, problem: Any) -> None:
-        self.model, self.problem = model, problem
+    def __init__(self, model: Any, problem: Any, **options: Any) -> None:
+        self.model, self.problem, self._tol = copy(model), problem, float(model.tol)
+        self.model.solver_options = {**options, **(model.solver_options or {})}
         self.compiled = model._compile(problem)
-        self._scratch = np.zeros(self.compiled.scratch_size)
         self._memory: DualMemory | None = None
 
-    def solve(self, weights: Array, labels: Array = NO_LABELS) -> Result:
-        """Solve with these labels of the problem's last tokens; the others keep theirs."""
-        problem = self.problem
+    def solve(self, weights: Array, labels: Array = NO_LABELS, tol: float = 0.0) -> Result:
+        """Solve with these labels of the last tokens, to the larger of ``tol`` and the model's."""
+        problem, self.model.tol = self.problem, max(self._tol, tol)
         before = problem.labels.copy()
         problem.labels[len(before) - len(labels) :] = labels
         differs = problem.labels != before
         self.changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
         start, self._memory = self._memory, None
         if start is not None and len(self.changed):
-            planes = start.planes()
-            retarget(problem, start.form, planes, self.changed, self._scratch)
-            if len(planes.gram):
-                fill_gram(problem, planes, self.changed, self._scratch)
+            _drop_planes(start.multipliers, differs, problem.offsets)
         result, self._memory, _ = self.model._solve_with(self.compiled, weights, start)
         return result
 
@@ -454,38 +439,56 @@ class Annealing:
     dev: tuple[Any, Any] | None
 
     def __post_init__(self) -> None:
-        data, penalties = self.data, self.penalties
+        data = self.data
         self.learned = self.settings.weights == "learned"
-        rules = penalties.constraints
-        most = max((rule.weight for rule in rules if not rule.hard), default=1.0)
-        # Plain predictions may break hard rules, which then count like the heaviest soft one.
-        soft = [change_rule(r, hard=False, weight=most) if r.hard else r for r in rules]
-        self._counted = Penalties(soft, data.words, penalties.classes, unknown="ignore")
+        self._counted = self.penalties.soften()  # plain predictions may break hard rules
         self.problem: ChainProblem = data.make_problem(0, data.n)
-        self._solver = WarmSolver(data.model, self.problem)
+        # Conjugate gradients took most of the time of fits on five sequences; passes do as well.
+        # Where all sequences are labelled, this is the fit of the base, bit for bit.
+        fast = {"cg_steps": 0} if data.first < data.n else {}
+        self._solver = WarmSolver(data.model, self.problem, **fast)
         self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step
-        self._plain = NO_LABELS  # predictions of the step before
+        self._plain: list[Array] = []  # predictions of every step
+        self._matched: tuple[Array, Array] | None = None  # weights and what _match found for them
 
-    def run(self, schedule: Sequence[float] | None) -> Rounds:
-        """The labelled sequences alone, then every C_u of the schedule, until interrupted."""
+    def run(self, schedule: Sequence[float] | None, choose: Any) -> tuple[Rounds, int]:
+        """The labelled sequences alone, then every C_u of the schedule, until interrupted.
+
+        The step that ``choose`` names is then solved to the base's own tolerance; where that makes
+        it name another, this one, too.
+        """
         if schedule is None:
             schedule = [price * (self.data.n - self.data.first) for price in PRICES]
         path = Rounds(AnnealingStep, self.data.model, self.dev)
-        result = self._solve(0.0, NO_LABELS)
+        result = self._solve(0.0, NO_LABELS, WAY_TOL if len(schedule) else 0.0)
         path.interrupted = result.stop_reason == "interrupted"
-        self._record(path, 0.0, result, (0, 0, True), self._predict(result.weights))
+        self._record(path, 0, result, self._predict(result.weights), (0.0, 0, 0, True))
+        finished: set[int] = set()
         try:
             for C_u in schedule:
                 if not path.interrupted:
                     self._step(path, float(C_u))
+            while not path.interrupted:
+                chosen = choose(path.steps)
+                done = path.results[chosen].relative_gap <= float(self.data.model.tol)
+                if done or chosen in finished:
+                    break
+                finished.add(chosen)
+                step, labels = path.steps[chosen], path.labels[chosen]
+                result = self._solve(step.C_u, labels)
+                path.interrupted = result.stop_reason == "interrupted"
+                if not path.interrupted:
+                    counts = (step.C_u, step.switches, step.alternations, step.settled)
+                    self._record(path, chosen, result, labels, counts)
         except KeyboardInterrupt:  # between two solves
             path.interrupted = True
-        return path
+        return path, choose(path.steps)
 
-    def _solve(self, C_u: float, labels: Array) -> Result:
+    def _solve(self, C_u: float, labels: Array, tol: float = 0.0) -> Result:
         u = self.data.n - self.data.first
         price = C_u / (max(u, 1) * self.data.model.C)
-        return self._solver.solve(np.concatenate([self.data.weights, np.full(u, price)]), labels)
+        caps = np.concatenate([self.data.weights, np.full(u, price)])
+        return self._solver.solve(caps, labels, tol)
 
     def _step(self, path: Rounds, C_u: float) -> None:
         settings, problem, result = self.settings, self.problem, path.results[-1]
@@ -498,7 +501,7 @@ class Annealing:
                 break
             rounds += 1
             switches += switched
-            result = self._solve(C_u, labels)
+            result = self._solve(C_u, labels, WAY_TOL)
             if settings.verbose >= 2:
                 told = f"  alternation {rounds}: {100 * changed:.2f} % of tokens relabelled in"
                 n = len(self._solver.changed)
@@ -507,12 +510,15 @@ class Annealing:
                 path.interrupted = True
                 return
         labels = problem.labels[at:].copy()
-        self._record(path, C_u, result, (switches, rounds, settled), labels)
+        counts = (C_u, switches, rounds, settled)
+        self._record(path, len(path.steps), result, labels, counts)
 
     def _match(self, weights: Array, C_u: float) -> tuple[Array, int]:
         """Labels of the unlabelled tokens for these weights, and how many were switched."""
         settings, first = self.settings, self.data.first
         scale = 1.0 if self.learned else C_u / (self.data.n - first)
+        if self._matched is not None and self._matched[0] is weights:
+            return self._matched[1], 0  # when labels settled at the step before
         known = (self.problem, first, weights, scale, self.penalties)
         if settings.start == "viterbi" or not self.penalties.constraints:
             labels = self._predict(weights)
@@ -521,34 +527,34 @@ class Annealing:
             # Learned shares weigh too little to be worth prices.
             labels = search.find() if self.learned else search.find_with_shares(self._prices)
         if not settings.max_sweeps:
+            self._matched = (weights, labels) if self.learned else None
             return labels, 0
         asked = {name: getattr(settings, name) for name in ("order", "max_switches", "max_sweeps")}
         return switch_labels(*known, labels, **asked, rng=self.rng)
 
-    def _record(self, path: Rounds, C_u: float, result: Result, counts: Any, labels: Array) -> None:
-        """Note a step; ``counts`` are switches, alternations and whether the labels settled."""
-        switches, rounds, settled = counts
+    def _record(self, path: Rounds, at: int, result: Result, labels: Array, counts: Any) -> None:
+        """Note step number ``at``: C_u, switches, alternations and whether the labels settled."""
+        C_u, switches, rounds, settled = counts
+        again = at < len(path.steps)
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
         w = result.weights
-        slack = measure_slacks(problem, 0, first, w, self.workers)
-        others = measure_slacks(problem, first, n, w, self.workers) if C_u > 0.0 else np.zeros(1)
+        slack = measure_slacks(problem, 0, n if C_u > 0.0 else first, w, self.workers)
         norm = 0.5 * float(w @ w)
-        labelled = float((float(model.C) * self.data.weights) @ slack)
-        unlabelled = C_u / max(n - first, 1) * float(others.sum())
+        labelled = float((float(model.C) * self.data.weights) @ slack[:first])
+        unlabelled = C_u / max(n - first, 1) * float(slack[first:].sum())
         penalty = self.penalties.total(labels) if rounds else math.nan
         if self.learned and rounds:
             penalty *= C_u / (n - first)
         plain = self._predict(w)
-        before, self._plain = self._plain, plain
+        self._plain[at : at + 1] = [plain]
         objective = norm + labelled + unlabelled + (penalty if rounds else 0.0)
-        parts = (norm, labelled, unlabelled, penalty)
-        found = (C_u, objective, *parts, result.gap, switches, rounds, settled)
-        row = dict(zip(AnnealingStep._fields, found, strict=False))
+        found = (C_u, objective, norm, labelled, unlabelled, penalty, result.gap)
+        row = dict(zip(AnnealingStep._fields, (*found, *counts[1:]), strict=False))
         row["violations"] = self._counted.total(plain)
         row["agreement"] = float(np.mean(labels == plain)) if len(labels) else math.nan
-        row["stability"] = float(np.mean(before == plain)) if path.results else math.nan
-        step = path.add(result, labels, **row)
-        if self.settings.verbose:
+        row["stability"] = float(np.mean(self._plain[at - 1] == plain)) if at else math.nan
+        step = path.add(result, labels, at, **row)
+        if self.settings.verbose and not again:
             if len(path.steps) == 1:
                 print(_ROW.format(*_HEADINGS, "").rstrip(), file=sys.stderr)
             numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]

@@ -220,14 +220,6 @@ class FewLabelsEstimator(BaseEstimator):
         return float(self._base_class.score(self, X, y, lengths, sample_weight))  # of predict
 
 
-def stored_rules(model: Any) -> list[Any]:
-    """The constraints that predictions of a model from a file keep to by default."""
-    record = getattr(model, "metadata_", {}).get("semisupervised")
-    if not isinstance(record, dict) or record.get("weights") != "learned" or record.get("words"):
-        return []
-    return read_rules(record)
-
-
 def read_rules(record: dict[str, Any]) -> list[Any]:
     """The constraints in a file's record."""
     rules = record.get("rules", [])
@@ -285,14 +277,15 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     Parameters
     ----------
     base : ChainSSVM, optional
-        The estimator to fit, with linear slack, margin rescaling and a finite C. Its ``n_jobs``,
-        ``tol`` and ``max_iter`` hold for every convex problem on the way.
+        The estimator to fit, with linear slack, margin rescaling and a finite C. Its ``n_jobs``
+        and ``max_iter`` hold for every convex problem on the way, its ``tol`` for that of the step
+        kept; the others are solved to a relative gap of 0.03.
     constraints : list of constraints, default=()
         From :mod:`hingeline.constraints`. Corpus-level ones speak of the unlabelled sequences
         together. Python predicates make everything slower.
     C_u : sequence of float, optional
         The values of C_u in turn (printed: 1e-4, 3e-4, 1e-3, …, 1). None: such that an unlabelled
-        sequence costs 0.01, 0.03, 0.1 and 0.3, where a labelled one costs C.
+        sequence costs 0.01, 0.05 and 0.2, where a labelled one costs C.
     select : {"dev", "violations", "last"}, optional
         Which step's weights are kept: the best on the ``dev`` data of :meth:`fit`, the first that
         removes 98 % of the violations of plain predictions on the unlabelled sequences that any
@@ -388,10 +381,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         schedule = self._schedule
         if data.first == data.n:
             schedule = ()
-            what = (
-                "y has labels for all sequences: this is the supervised fit, and constraints count"
-            )
-            warn(f"{what} for nothing. Mark unlabelled sequences with None.")
+            what = "y has labels for all sequences: this is the supervised fit, and constraints"
+            warn(f"{what} count for nothing. Mark unlabelled sequences with None.")
         self.constraints_ = as_constraints(self.constraints)
         if self.weights == "learned":
             known = np.split(model.classes_[data.labels], data.offsets[1 : data.first])
@@ -400,19 +391,20 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         penalties = Penalties(self.constraints_, data.words, model.classes_.tolist())
         text = "label switching knows no Python predicates: leave them out, or set max_sweeps=0."
         require(not (penalties.predicates and self.max_sweeps), text)
+        select = self.select or ("violations" if dev is None else "dev")
+        choices: dict[str, Any] = {
+            "dev": lambda steps: int(np.argmax([step.dev_score for step in steps])),
+            "violations": annealing.choose_by_violations,
+            "last": lambda steps: len(steps) - 1,
+        }
         with Workers(checks.effective_n_jobs(model.n_jobs), 0) as workers:
             rng = np.random.default_rng(seed)
-            path = annealing.Annealing(self, data, penalties, workers, rng, dev).run(schedule)
-        select = self.select or ("violations" if dev is None else "dev")
-        chosen = len(path.steps) - 1
-        if select == "dev":
-            chosen = int(np.argmax([step.dev_score for step in path.steps]))
-        elif select == "violations":
-            chosen = annealing.choose_by_violations(path.steps)
-            if chosen == 0 and not self.constraints_ and schedule != ():
-                what = "without constraints nothing tells whether unlabelled sequences helped, and"
-                how = "give constraints, dev=(X, y), or select='last'"
-                warn(f"{what} the weights are those of the labelled ones alone: {how}.")
+            search = annealing.Annealing(self, data, penalties, workers, rng, dev)
+            path, chosen = search.run(schedule, choices[select])
+        if select == "violations" and chosen == 0 and not self.constraints_ and schedule != ():
+            what = "without constraints nothing tells whether unlabelled sequences helped, and"
+            how = "give constraints, dev=(X, y), or select='last'"
+            warn(f"{what} the weights are those of the labelled ones alone: {how}.")
         model._store(path.results[chosen])
         self.transduction_ = data.restore_order(path.labels[chosen])
         self.step_weights_: list[Any] = [result.weights for result in path.results]
@@ -487,9 +479,9 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.
 
         The file holds ``base_``, the record of the annealing and the instance-level constraints,
-        to which :meth:`load` and the command line keep as :meth:`predict` does;
-        :func:`hingeline.load` reads it as a ChainSSVM, which knows none. It has no certificate, no
-        other steps, and no constraints that are Python functions (a warning names them).
+        to which :func:`hingeline.load` and the command line keep as :meth:`predict` does;
+        ``ChainSSVM.load`` reads ``base_`` alone. It has no certificate, no other steps, and no
+        constraints that are Python functions (a warning names them).
         """
         check_is_fitted(self, "base_")
         rows = [
@@ -512,8 +504,15 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     @classmethod
     def load(cls, path: Any) -> Any:
         """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only."""
-        model = ChainSSVM.load(path)
+        what, found = "no record of a semi-supervised fit", cls.around(ChainSSVM.load(path))
+        require(found, f"{path} holds {what}: load it with ChainSSVM.load.")
+        return found
+
+    @classmethod
+    def around(cls, model: Any) -> Any:
+        """The estimator whose base comes from a file; None where that has no sound record."""
         record = model.metadata_.get("semisupervised")
+        rules = read_rules(record) if isinstance(record, dict) else []
         make: Any = AnnealingStep
         try:
             steps = [
@@ -524,11 +523,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             steps[chosen]
             weights, words = str(record["weights"]), bool(record["words"])
         except (TypeError, KeyError, ValueError, IndexError):
-            what = f"{path} holds no record of a semi-supervised fit"
-            raise ValueError(f"{what}: load it with ChainSSVM.load.") from None
-        rules = read_rules(record)
+            return None
         found = cls(base=clone(model), constraints=rules, weights=weights)
         found.constraints_, found._words_given = rules, words
         found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
         found._choose(model, steps, chosen)
+        found.metadata_ = model.metadata_
         return found
