@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hingeline._checks import Array
 from hingeline._jit import kernel
@@ -23,11 +24,10 @@ from hingeline.core.formulations import cut_back, make_formulation, total_slack_
 from hingeline.core.loop import identity
 from hingeline.core.primitives import Workers
 from hingeline.distributed.shards import make_shard, read_parts
+from hingeline.solvers.newton import Planes, respond
 
-#: Local steps have no acceleration over all multipliers, which would take the weights for its own.
-LOCAL_OPTIONS = {"cg_steps": 0, "newton_weights": 0}
 #: Options of the solver that have no effect in blocks.
-UNUSED = {*LOCAL_OPTIONS, "block", "cached_passes", "passes"}
+UNUSED = {"block", "cached_passes", "passes", "cg_steps"}
 WORTH = 0.5  # Rounds without decoding leave out gaps below it, over the mean.
 
 
@@ -51,6 +51,41 @@ def write_values(place: Array, values: Array, out: Array) -> None:
     """``out[place] = values``."""
     for p in range(place.shape[0]):
         out[place[p]] = values[p]
+
+
+def upper_triangle(n: int) -> Array:
+    """Which entries of a matrix a symmetric one is made of."""
+    return ~np.tri(n, k=-1, dtype=np.bool_)
+
+
+#: Shares of a Newton step that are looked at with it.
+LENGTHS = 0.5 ** np.arange(1, 15)
+
+
+@kernel
+def list_entries(changes: Changes) -> tuple[Array, Array, Array]:
+    """Changes as rows: where each begins, and places and values of what it has."""
+    ends, code, values = changes
+    first = np.zeros(ends.shape[0], dtype=np.int64)
+    at = 0
+    for i in range(ends.shape[0] - 1):
+        first[i + 1] = first[i]
+        while at < ends[i + 1]:
+            first[i + 1] += abs(code[at]) * code[at + 1]
+            at += 2 + abs(code[at]) + code[at + 1]
+    place = np.empty(first[-1], dtype=code.dtype)
+    value = np.empty(first[-1])
+    at = v = e = 0
+    while at < code.shape[0]:
+        rows, columns, ones = abs(code[at]), code[at + 1], code[at] > 0
+        for k in range(columns):
+            for r in range(rows):
+                place[e] = code[at + 2 + columns + r] + code[at + 2 + k]
+                value[e] = values[v + k] * (1.0 if ones else values[v + columns + r])
+                e += 1
+        v += columns if ones else columns + rows
+        at += 2 + rows + columns
+    return first, place, value
 
 
 class Change(NamedTuple):
@@ -100,6 +135,47 @@ class Told(NamedTuple):
     gap: float  # over the planes known, summed as they were visited
     planes: int
     decodes: int
+
+
+class Searched(Planes):
+    """Planes that tell all that may be asked of a Newton step: a round trip is dear."""
+
+    def __init__(self, solver: Any, none: bool) -> None:
+        super().__init__(solver, none)
+        self.support = np.arange(len(solver.multipliers().mass))[self.support]
+        self.hinges = self.offset
+
+    def evaluate(self, w: Array, rate: float) -> Any:
+        """What ψ is made of, and, as ``along``, its value on the way from the last weights."""
+        before = self.hinges
+        self.hinges = self.offset - self.solver.products(self.support, w)
+        out = [np.empty_like(part) for part in (self.alpha, *self.parts[:2], self.slack)]
+        given = (self.form, self.first, self.scale * rate, self.centre)
+        way = self.hinges - before
+        self.along = np.array([respond(*given, before + t * way, *out) for t in LENGTHS])
+        return super().evaluate(w, rate)
+
+    def list_curvature(self, host: "Host") -> Any:
+        """R with the curvature ``RᵀR``, or that, above the diagonal, where it has fewer numbers."""
+        solver, counts = self.solver, self.solver.multipliers().counts
+        free = np.flatnonzero(self.parts.free)
+        slots, owners = self.support[free], self.owners[free]
+        room = counts[owners]
+        chosen = np.zeros(room.sum())
+        chosen[np.cumsum(room) - room + slots - (np.cumsum(counts) - counts)[owners]] = 1.0
+        listed = solver.list_changes(owners, chosen > 0.0, chosen, host.common, host.spare)
+        n = len(host.common)
+        rows = sp.csr_matrix(list_entries(listed)[::-1], (len(free), n))
+        # Less their mean, where the sum of an example's multipliers is bound: see ``Curvature``.
+        some, member, members = np.unique(owners, return_inverse=True, return_counts=True)
+        factor = 1.0 - np.sqrt(np.maximum(1.0 - self.parts.rho[some] * members, 0.0))
+        shape = (len(free), len(some))
+        of = sp.csr_matrix((np.ones(len(free)), member, np.arange(len(free) + 1)), shape)
+        rows -= of @ sp.diags_array(factor / members) @ (of.T @ rows)
+        rows = sp.diags_array(np.sqrt(self.parts.sigma[owners])) @ rows
+        if 3 * rows.nnz < n * n:
+            return rows
+        return (rows.T @ rows).toarray()[upper_triangle(n)]
 
 
 class Host:
@@ -163,8 +239,7 @@ class Block:
         solver_class = estimator._solver_class(compiled)
         given = {**(estimator.solver_options or {}), **estimator._own_options(solver_class)}
         workers = Workers(1, compiled.scratch_size)
-        options = {**given, **LOCAL_OPTIONS}
-        self.solver = solver_class(compiled, form, workers, seed, options, None)
+        self.solver = solver_class(compiled, form, workers, seed, given, None)
         self.solver.w = self.host.weights  # until the first call: its own would lie idle
         return {
             "n": len(self.solver.active),
@@ -266,19 +341,44 @@ class Block:
         ridge = solver.form.ridge
         return solver.linear(), 0.5 * float(ridge @ solver._sums() ** 2) if ridge.any() else 0.0
 
+    def open_point(self, none: bool) -> tuple[float, int]:
+        """Begin Newton steps to a proximal point, see :class:`hingeline.solvers.newton.Planes`."""
+        self.solver.w = self.host.weights
+        self.point = Searched(self.solver, none)
+        return self.point.filled
+
+    def evaluate(self, w: Array, rate: float, keep: bool, bend: bool) -> tuple[Any, ...]:
+        """What ψ is made of at w, and the curvature if wanted; ``keep`` is about the last time."""
+        if keep:
+            self.point.keep()
+        told = self.point.evaluate(w, rate)
+        return told, self.point.along, self.bend() if bend else None
+
+    def bend(self) -> Any:
+        """See :meth:`Searched.list_curvature`."""
+        return self.point.list_curvature(self.host)
+
+    def end_point(self, keep: bool) -> tuple[float, float]:
+        """Take the multipliers that were kept; as :meth:`end_pass`."""
+        if keep:
+            self.point.keep()
+        self.point.take(self.host.common)
+        return self.end_pass(np.zeros(0))
+
     def scale(self, factor: float) -> None:
         """Multiply all multipliers: a stage of C is over."""
         self.solver.multipliers().mass[:] *= factor
 
-    def measure(self, candidate: Change) -> tuple[float, float]:
-        """What slack costs at weights other than the common ones; how much of it is a bound."""
+    def measure(self, candidate: Change) -> tuple[float, float, float]:
+        """What slack costs at other weights; how much of it is a bound; the largest slack."""
         solver, host = self.solver, self.host
         solver.w = host.weights
         candidate.apply(host.weights)
         solver._find_violations()
         excess = solver.integrality_gap(solver.w)
         host.weights[candidate.where] = host.common[candidate.where]
-        return total_slack_cost(solver.form, solver.violation), 0.0 if excess != excess else excess
+        cost, worst = total_slack_cost(solver.form, solver.violation), solver.violation.max()
+        return cost, 0.0 if excess != excess else excess, float(worst)
 
     def sum_up(self) -> Change:
         """``Σ α·a·Δf``, from nothing."""

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
@@ -38,8 +39,17 @@ from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import Changes
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
-from hingeline.distributed.block import Change, Told, find_change, peak_memory
+from hingeline.distributed.block import (
+    LENGTHS,
+    Change,
+    Told,
+    find_change,
+    peak_memory,
+    upper_triangle,
+)
 from hingeline.distributed.executors import Calls, WorkersLost
+from hingeline.solvers import newton
+from hingeline.solvers.sdm import SMALL_FIT, Accelerator
 
 #: A block's examples are cut into so many pieces, at least and at most: one for each round.
 PIECES = (4, 16)
@@ -190,6 +200,61 @@ def move_weights(w: Array, moved: Array, now: Array, drift: Array, visits: float
         w[k] = now[j]
 
 
+class Apart:
+    """The planes of all blocks, as :class:`hingeline.solvers.newton.Planes` those of one solver."""
+
+    def __init__(self, driver: "Blocks", none: bool) -> None:
+        self.driver, self.ask, self.kept = driver, driver.calls.ask, False
+        told = self.ask("open_point", (driver._send(), none))
+        self.filled = tuple(map(sum, zip(*told, strict=True)))
+        self.along = False
+
+    def evaluate(self, w: Array, rate: float) -> newton.Told:
+        common = (None, w, rate, self.kept, self.along)
+        told, along, self.bent = zip(*self.ask("evaluate", common), strict=True)
+        self.values = np.sum(along, axis=0)
+        self.driver.rounds += 1
+        self.kept = False
+        *sums, images = zip(*told, strict=True)
+        return newton.Told(*map(math.fsum, sums), np.sum(images, axis=0))
+
+    def list_starts(self) -> list[Array]:
+        return [self.driver.best()[0].copy(), self.driver.w.copy()]
+
+    def shorten(self, w: Array, trial: Array) -> float:
+        way = trial - w
+        squares = np.array([w @ w, 2.0 * (w @ way), way @ way])
+        norms = np.array([np.ones_like(LENGTHS), LENGTHS, LENGTHS**2]).T @ squares
+        return float(LENGTHS[np.argmin(0.5 * norms + self.values)])
+
+    def find_direction(self, gradient: Array) -> Array:
+        if self.bent[0] is None:
+            self.bent = self.ask("bend")
+            self.driver.rounds += 1
+        options, n = self.driver.options, len(gradient)
+        numbers = sum(3 * part.nnz // 2 if sp.issparse(part) else part.size for part in self.bent)
+        self.along = 8.0 * numbers <= options.latency * options.bandwidth
+        rows = sp.vstack([part for part in self.bent if sp.issparse(part)] or [sp.csr_matrix((0, n))])
+        dense = [part for part in self.bent if not sp.issparse(part)]
+        if dense or rows.shape[0] >= n:
+            matrix = np.zeros((n, n))
+            matrix[upper_triangle(n)] = sum(dense)
+            return newton.solve(matrix + (rows.T @ rows).toarray(), None, gradient)
+        inner = (rows @ rows.T).toarray()
+        inner[np.diag_indices(len(inner))] += 1.0
+        return rows.T @ np.linalg.solve(inner, rows @ gradient) - gradient
+
+    def keep(self) -> None:
+        self.kept = True
+
+    def take(self, image: Array) -> None:
+        driver = self.driver
+        driver._moved = find_change(driver.w, image, dense=False).place
+        driver.w[:] = image
+        told = self.ask("end_point", (driver._send(), self.kept))
+        driver._linear_of[:], driver._ridge_of[:] = zip(*told, strict=True)
+
+
 class Blocks(CertifiedSolver):
     """The driver's side of training in blocks; see the head of this module."""
 
@@ -209,7 +274,10 @@ class Blocks(CertifiedSolver):
         bandwidth: float = option(1e9, "bytes a second to and from the driver, likewise")
         pieces: int | None = option(None, "rounds of a pass that decode; None: by latency", least=1)
 
-    saved_numbers = (*CertifiedSolver.saved_numbers, "rounds", "_planes", "_traffic")
+    saved_numbers = (
+        *(*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers),
+        *("rounds", "_planes", "_traffic"),
+    )
     saved_arrays = ("w", "_best", "drift", "_linear_of", "_ridge_of")
 
     def __init__(self, calls: Calls, facts: list[dict[str, Any]], options: dict[str, Any]) -> None:
@@ -222,6 +290,7 @@ class Blocks(CertifiedSolver):
         self.sizes = [fact["n"] for fact in facts]
         self.stages = next((fact["stages"] for fact in facts if fact["n"]), [])
         self.w = aligned_zeros(facts[0]["n_weights"])
+        self.accelerate = Accelerator(0, len(self.w))
         self.drift = np.zeros_like(self.w)
         self._seen = np.full(len(self.w), -1, dtype=np.int32)
         n_blocks = len(facts)
@@ -283,15 +352,32 @@ class Blocks(CertifiedSolver):
             if moved := self.executor.rebalance():  # while there is nothing to do again
                 self.calls.repeat(moved)
         pieces = self.options.pieces or self._cut()
+        if self.accelerate.newton:
+            pieces = 1
         known = self._planes
         estimate = math.fsum(self._round(piece, pieces, stage) for piece in range(pieces))
         late = 20 * (self._planes - known) <= sum(self.sizes)  # decoding finds little new
-        for _ in range(self._repeat() if late else 1):
+        for _ in range(0 if self.accelerate.newton else self._repeat() if late else 1):
             self._round(pieces, pieces, stage)
         told = self.calls.ask("end_pass", (self._send(),), self.lengths)
         self.lengths = self._nowhere
         self._linear_of[:], self._ridge_of[:] = zip(*told, strict=True)
-        return estimate if stage == 1.0 else math.inf
+        if stage < 1.0:
+            return math.inf
+        steps = self.accelerate
+        if self.clock > 1 and (steps.newton or steps.crawls(estimate, self._price(pieces))):
+            steps.take_newton_steps(self, Apart)
+            self.restart_average()  # it is left behind
+            self._consider()
+            return self._best_primal - self.dual()
+        return estimate
+
+    def _price(self, pieces: int) -> float:
+        """What some 25 Newton steps and the compiling of them cost, in passes."""
+        latency, n = self.options.latency, len(self.w)
+        matrices = 4.0 * n**2 * len(self.sizes) / self.options.bandwidth
+        step = 2.0 * latency + 0.2 * self.work + matrices + n**3 / (100.0 * PACE)
+        return (25.0 * step + SMALL_FIT / PACE) / ((pieces + 1) * latency + self.work)
 
     def _cut(self) -> int:
         """Rounds of a pass: as many powers of 2 as keep its latency below its decoding."""
@@ -370,8 +456,9 @@ class Blocks(CertifiedSolver):
     def primal_of(self, weights: Array) -> float:
         told = self.calls.ask("measure", (self._send(), find_change(self._sent, weights)))
         self.oracle_calls += sum(self.sizes)
-        self._excess = math.fsum(excess for _, excess in told)
-        return 0.5 * float(weights @ weights) + math.fsum(cost for cost, _ in told)
+        costs, excesses, slacks = zip(*told, strict=True)
+        self._excess, self._worst = math.fsum(excesses), max(slacks)
+        return 0.5 * float(weights @ weights) + math.fsum(costs)
 
     def _primal(self) -> float:
         return self.primal_of(self.w)
@@ -380,6 +467,13 @@ class Blocks(CertifiedSolver):
         primal = self._primal()
         if self.keep(self.w, primal):
             self._best_excess = self._excess
+        # A large C makes much of little slack, of which weights that are longer have none.
+        half, longer = 0.5 * float(self.w @ self.w), 1.0 + self._worst
+        if longer < 1.5 and longer**2 * half < 0.99 * self._best_primal:
+            weights = longer * self.w
+            primal = self.primal_of(weights)
+            if self.keep(weights, primal):
+                self._best_excess = self._excess
         return primal
 
     def certify(self) -> float:
