@@ -244,6 +244,7 @@ class Block:
         return {
             "n": len(self.solver.active),
             "n_weights": compiled.n_weights,
+            "plane": self.solver.plane_size,
             # Of decoding all of it, about: every number of the data with the weights of all labels.
             "work": float(compiled.size * getattr(compiled.problem, "n_labels", 1)),
             "exact": compiled.exact,

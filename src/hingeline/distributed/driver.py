@@ -62,6 +62,7 @@ PACE = 1e8
 #: 0.01 the weights were as good in the dual, and twice as far from the optimum in the primal.
 ACCURACY = 3e-4
 SWEEPS = 80
+LARGE = 2000  # Equations of a Newton step that are not solved by elimination any more.
 SUM_EVERY = 16  # Passes after which the weights are summed up from the multipliers.
 #: Passes after which blocks send their state, for when a worker is lost; sooner where what they
 #: would have to be told again takes the memory of the weights, and so many bytes.
@@ -240,6 +241,9 @@ class Apart:
             matrix = np.zeros((n, n))
             matrix[upper_triangle(n)] = sum(dense)
             return newton.solve(matrix + (rows.T @ rows).toarray(), None, gradient)
+        if rows.shape[0] > LARGE:
+            squares = np.asarray(rows.multiply(rows).sum(axis=0)).ravel()
+            return newton.conjugate_gradients(lambda v: rows.T @ (rows @ v), squares, -gradient)
         inner = (rows @ rows.T).toarray()
         inner[np.diag_indices(len(inner))] += 1.0
         return rows.T @ np.linalg.solve(inner, rows @ gradient) - gradient
@@ -291,6 +295,7 @@ class Blocks(CertifiedSolver):
         self.stages = next((fact["stages"] for fact in facts if fact["n"]), [])
         self.w = aligned_zeros(facts[0]["n_weights"])
         self.accelerate = Accelerator(0, len(self.w))
+        self.plane = sum(fact["n"] * fact["plane"] for fact in facts) / max(sum(self.sizes), 1)
         self.drift = np.zeros_like(self.w)
         self._seen = np.full(len(self.w), -1, dtype=np.int32)
         n_blocks = len(facts)
@@ -374,9 +379,10 @@ class Blocks(CertifiedSolver):
 
     def _price(self, pieces: int) -> float:
         """What some 25 Newton steps and the compiling of them cost, in passes."""
-        latency, n = self.options.latency, len(self.w)
-        matrices = 4.0 * n**2 * len(self.sizes) / self.options.bandwidth
-        step = 2.0 * latency + 0.2 * self.work + matrices + n**3 / (100.0 * PACE)
+        latency, n, rows = self.options.latency, len(self.w), self._planes * self.plane
+        traffic = 8.0 * (len(self.sizes) * n + min(2.0 * rows, 0.5 * len(self.sizes) * n**2))
+        algebra = min(min(n, self._planes) ** 3 / 100.0, 100.0 * rows)
+        step = 2.0 * latency + traffic / self.options.bandwidth + algebra / PACE + 0.2 * self.work
         return (25.0 * step + SMALL_FIT / PACE) / ((pieces + 1) * latency + self.work)
 
     def _cut(self) -> int:
