@@ -403,6 +403,10 @@ class Blocks(CertifiedSolver):
         at = min(self.clock - 1, len(factors) - 1)
         rise = factors[at] / factors[max(at - 1, 0)] if self.clock <= len(factors) else 1.0
         if rise != 1.0:
+            # No further than the dual rises: where C does not bind, that is not far.
+            square = float(self.w @ self.w) + 2.0 * math.fsum(self._ridge_of)
+            rise = min(rise, max(math.fsum(self._linear_of) / max(square, 1e-300), 1.0))
+        if rise != 1.0:
             self.w *= rise
             self._moved = find_change(None, self.w, dense=False).place
             self.calls.ask("scale", (self._send(), rise))
