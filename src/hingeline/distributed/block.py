@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import Changes, spread
+from hingeline.core.blocks import Changes, spread, starts_of
 from hingeline.core.formulations import cut_back, make_formulation, total_slack_cost
 from hingeline.core.loop import identity
 from hingeline.core.primitives import Workers
@@ -53,18 +53,14 @@ def write_values(place: Array, values: Array, out: Array) -> None:
         out[place[p]] = values[p]
 
 
-def upper_triangle(n: int) -> Array:
-    """Which entries of a matrix a symmetric one is made of."""
-    return ~np.tri(n, k=-1, dtype=np.bool_)
-
-
+LARGE = 2000  # Equations of a Newton step that are not solved by elimination any more.
 #: Shares of a Newton step that are looked at with it.
 LENGTHS = 0.5 ** np.arange(1, 15)
 
 
 @kernel
 def list_entries(changes: Changes) -> tuple[Array, Array, Array]:
-    """Changes as rows: where each begins, and places and values of what it has."""
+    """Changes as rows: values and places of what they have, and where each begins."""
     ends, code, values = changes
     first = np.zeros(ends.shape[0], dtype=np.int64)
     at = 0
@@ -85,7 +81,7 @@ def list_entries(changes: Changes) -> tuple[Array, Array, Array]:
                 e += 1
         v += columns if ones else columns + rows
         at += 2 + rows + columns
-    return first, place, value
+    return value, place, first
 
 
 class Change(NamedTuple):
@@ -137,45 +133,47 @@ class Told(NamedTuple):
     decodes: int
 
 
-class Searched(Planes):
-    """Planes that tell all that may be asked of a Newton step: a round trip is dear."""
+class Point(Planes):
+    """Planes that tell at once all that may be asked of a Newton step: a round trip is dear."""
 
-    def __init__(self, solver: Any, none: bool) -> None:
+    def __init__(self, solver: Any, none: bool, host: "Host") -> None:
         super().__init__(solver, none)
+        self.host, self.hinges = host, self.offset
         self.support = np.arange(len(solver.multipliers().mass))[self.support]
-        self.hinges = self.offset
 
-    def evaluate(self, w: Array, rate: float) -> Any:
-        """What ψ is made of, and, as ``along``, its value on the way from the last weights."""
-        before = self.hinges
-        self.hinges = self.offset - self.solver.products(self.support, w)
+    def tell(self, w: Array, rate: float, keep: bool) -> tuple[Any, Array, Any]:
+        """What ψ is made of at w, and its curvature; its values on the way from the last weights.
+
+        ``keep`` is about the multipliers there.
+        """
+        if keep:
+            self.keep()
+        before, self.hinges = self.hinges, self.offset - self.solver.products(self.support, w)
         out = [np.empty_like(part) for part in (self.alpha, *self.parts[:2], self.slack)]
         given = (self.form, self.first, self.scale * rate, self.centre)
         way = self.hinges - before
-        self.along = np.array([respond(*given, before + t * way, *out) for t in LENGTHS])
-        return super().evaluate(w, rate)
+        values = np.array([respond(*given, before + t * way, *out) for t in LENGTHS])
+        return self.evaluate(w, rate), values, self.list_curvature()
 
-    def list_curvature(self, host: "Host") -> Any:
-        """R with the curvature ``RᵀR``, or that, above the diagonal, where it has fewer numbers."""
-        solver, counts = self.solver, self.solver.multipliers().counts
-        free = np.flatnonzero(self.parts.free)
-        slots, owners = self.support[free], self.owners[free]
-        room = counts[owners]
+    def list_curvature(self) -> Any:
+        """R with the curvature ``RᵀR``, or that itself where it has fewer numbers."""
+        parts, counts = self.parts, self.solver.multipliers().counts
+        free = np.flatnonzero(parts.free)
+        owners, room = self.owners[free], counts[self.owners[free]]
         chosen = np.zeros(room.sum())
-        chosen[np.cumsum(room) - room + slots - (np.cumsum(counts) - counts)[owners]] = 1.0
-        listed = solver.list_changes(owners, chosen > 0.0, chosen, host.common, host.spare)
-        n = len(host.common)
-        rows = sp.csr_matrix(list_entries(listed)[::-1], (len(free), n))
+        chosen[starts_of(room) + self.support[free] - starts_of(counts)[owners]] = 1.0
+        vectors = (self.host.common, self.host.spare)
+        listed = self.solver.list_changes(owners, chosen > 0.0, chosen, *vectors)
+        n = len(self.host.common)
+        rows = sp.csr_matrix(list_entries(listed), (len(free), n))
         # Less their mean, where the sum of an example's multipliers is bound: see ``Curvature``.
         some, member, members = np.unique(owners, return_inverse=True, return_counts=True)
-        factor = 1.0 - np.sqrt(np.maximum(1.0 - self.parts.rho[some] * members, 0.0))
-        shape = (len(free), len(some))
-        of = sp.csr_matrix((np.ones(len(free)), member, np.arange(len(free) + 1)), shape)
+        factor = 1.0 - np.sqrt(np.maximum(1.0 - parts.rho[some] * members, 0.0))
+        given = (np.ones(len(free)), member, np.arange(len(free) + 1))
+        of = sp.csr_matrix(given, (len(free), len(some)))
         rows -= of @ sp.diags_array(factor / members) @ (of.T @ rows)
-        rows = sp.diags_array(np.sqrt(self.parts.sigma[owners])) @ rows
-        if 3 * rows.nnz < n * n:
-            return rows
-        return (rows.T @ rows).toarray()[upper_triangle(n)]
+        rows = sp.diags_array(np.sqrt(parts.sigma[owners])) @ rows
+        return rows if n > LARGE or 3 * rows.nnz < 2 * n * n else (rows.T @ rows).toarray()
 
 
 class Host:
@@ -253,15 +251,11 @@ class Block:
             "stages": np.repeat(self.solver.stages, self.solver.options.stage_sweeps).tolist(),
         }
 
-    def advance(
-        self, clock: int, piece: int, pieces: int, stage: float, sigma: float, lengths: Array
-    ) -> Told:
+    def advance(self, clock: int, piece: int, pieces: int, stage: float, lengths: Array) -> Told:
         """Go as far as the driver says, then decode a piece of the examples and visit them.
 
         With the pieces at an end no example is decoded: those with gaps left are visited again.
-        ``stage`` is a factor on the bounds of the multipliers. ``sigma`` is the σ′ of CoCoA: with
-        multipliers and bounds so many times as large, the dual of the block alone has so many times
-        the curvature.
+        ``stage`` is a factor on the bounds of the multipliers.
         """
         self.take(lengths)
         solver, host = self.solver, self.host
@@ -272,26 +266,23 @@ class Block:
             self.order = solver.rng.permutation(solver.active)
         solver.w = host.weights
         decoded = solver.oracle_calls
-        form = solver.form
-        if (stage, sigma) != (1.0, 1.0):
-            form = form._replace(cap=form.cap * (stage * sigma), ridge=form.ridge / sigma)
+        form = solver.form if stage == 1.0 else solver.form._replace(cap=stage * solver.form.cap)
         mean = float(solver.gaps.mean())
         new = solver.admit() if piece < pieces else solver.worth(WORTH * mean)
         known = solver.multipliers()
         all_before = known.mass.copy()
-        known.mass[:] *= sigma
         solver.visit(new, form)
         todo = self.order[n * piece // pieces : n * (piece + 1) // pieces]
         blocks = np.unique(np.concatenate([new, solver.visit_new(todo, form)]))
         counts = known.counts[blocks]
-        slots = spread((np.cumsum(known.counts) - known.counts)[blocks], counts)
+        slots = spread(starts_of(known.counts)[blocks], counts)
         before = all_before[slots]
-        gap = float(solver.gaps[blocks].sum()) / sigma
+        gap = float(solver.gaps[blocks].sum())
         halfway = known.mass[slots]
         solver.visit(blocks[solver.gaps[blocks] > solver.options.skip * mean], form)
         after = known.mass[slots]
-        moved = (halfway != before * sigma) | (halfway != after)  # where w is another, too
-        change = np.where(moved, after / sigma - before, 0.0)
+        moved = (halfway != before) | (halfway != after)  # where w is another, too
+        change = np.where(moved, after - before, 0.0)
         known.mass[:] = all_before
         changes = solver.list_changes(blocks, moved, change, host.common, host.spare)
         owners = np.repeat(np.arange(len(blocks)), counts)
@@ -345,19 +336,12 @@ class Block:
     def open_point(self, none: bool) -> tuple[float, int]:
         """Begin Newton steps to a proximal point, see :class:`hingeline.solvers.newton.Planes`."""
         self.solver.w = self.host.weights
-        self.point = Searched(self.solver, none)
+        self.point = Point(self.solver, none, self.host)
         return self.point.filled
 
-    def evaluate(self, w: Array, rate: float, keep: bool, bend: bool) -> tuple[Any, ...]:
-        """What ψ is made of at w, and the curvature if wanted; ``keep`` is about the last time."""
-        if keep:
-            self.point.keep()
-        told = self.point.evaluate(w, rate)
-        return told, self.point.along, self.bend() if bend else None
-
-    def bend(self) -> Any:
-        """See :meth:`Searched.list_curvature`."""
-        return self.point.list_curvature(self.host)
+    def tell_point(self, *given: Any) -> Any:
+        """See :meth:`Point.tell`."""
+        return self.point.tell(*given)
 
     def end_point(self, keep: bool) -> tuple[float, float]:
         """Take the multipliers that were kept; as :meth:`end_pass`."""

@@ -39,14 +39,7 @@ from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import Changes
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
-from hingeline.distributed.block import (
-    LENGTHS,
-    Change,
-    Told,
-    find_change,
-    peak_memory,
-    upper_triangle,
-)
+from hingeline.distributed.block import LARGE, LENGTHS, Change, Told, find_change, peak_memory
 from hingeline.distributed.executors import Calls, WorkersLost
 from hingeline.solvers import newton
 from hingeline.solvers.sdm import SMALL_FIT, Accelerator
@@ -62,7 +55,6 @@ PACE = 1e8
 #: 0.01 the weights were as good in the dual, and twice as far from the optimum in the primal.
 ACCURACY = 3e-4
 SWEEPS = 80
-LARGE = 2000  # Equations of a Newton step that are not solved by elimination any more.
 SUM_EVERY = 16  # Passes after which the weights are summed up from the multipliers.
 #: Passes after which blocks send their state, for when a worker is lost; sooner where what they
 #: would have to be told again takes the memory of the weights, and so many bytes.
@@ -146,19 +138,13 @@ def follow_step(steps: Steps, i: int, length: float, now: Array) -> float:
 
 
 @kernel
-def take_steps(now: Array, steps: Steps, dual: Array, lengths: Array, sweeps: int) -> None:
+def take_steps(now: Array, steps: Steps, dual: Array, lengths: Array) -> None:
     """Choose the lengths of steps by coordinate ascent, from 0; ``now`` goes along.
 
     These are the weights that change; ``dual`` has the gain, the curve and the most of every step.
-    Without sweeps the lengths are taken as they are.
     """
     gain, curve, most = dual[0], dual[1], dual[2]
     n = gain.shape[0]
-    if sweeps == 0:
-        for i in range(n):
-            if lengths[i] != 0.0:
-                follow_step(steps, i, lengths[i], now)
-        return
     square = np.empty(n)
     alone = np.zeros(now.shape[0])
     for i in range(n):
@@ -169,7 +155,7 @@ def take_steps(now: Array, steps: Steps, dual: Array, lengths: Array, sweeps: in
             alone[steps.places[e]] = 0.0
     whole = least = 0.0
     gained = np.full(n, np.inf)
-    for s in range(sweeps):
+    for s in range(SWEEPS):
         # Every fourth sweep looks at all of them, the others at those that had something to gain.
         rise = 0.0
         for i in range(n):
@@ -205,48 +191,37 @@ class Apart:
     """The planes of all blocks, as :class:`hingeline.solvers.newton.Planes` those of one solver."""
 
     def __init__(self, driver: "Blocks", none: bool) -> None:
-        self.driver, self.ask, self.kept = driver, driver.calls.ask, False
-        told = self.ask("open_point", (driver._send(), none))
+        self.driver, self.kept = driver, False
+        told = driver.calls.ask("open_point", (driver._send(), none))
         self.filled = tuple(map(sum, zip(*told, strict=True)))
-        self.along = False
-
-    def evaluate(self, w: Array, rate: float) -> newton.Told:
-        common = (None, w, rate, self.kept, self.along)
-        told, along, self.bent = zip(*self.ask("evaluate", common), strict=True)
-        self.values = np.sum(along, axis=0)
-        self.driver.rounds += 1
-        self.kept = False
-        *sums, images = zip(*told, strict=True)
-        return newton.Told(*map(math.fsum, sums), np.sum(images, axis=0))
 
     def list_starts(self) -> list[Array]:
         return [self.driver.best()[0].copy(), self.driver.w.copy()]
 
+    def evaluate(self, w: Array, rate: float) -> newton.Told:
+        told = self.driver.calls.ask("tell_point", (None, w, rate, self.kept))
+        self.driver.rounds += 1
+        self.kept = False
+        told, values, self.curvature = zip(*told, strict=True)
+        self.values = np.sum(values, axis=0)
+        *sums, images = zip(*told, strict=True)
+        return newton.Told(*map(math.fsum, sums), np.sum(images, axis=0))
+
     def shorten(self, w: Array, trial: Array) -> float:
-        way = trial - w
-        squares = np.array([w @ w, 2.0 * (w @ way), way @ way])
-        norms = np.array([np.ones_like(LENGTHS), LENGTHS, LENGTHS**2]).T @ squares
-        return float(LENGTHS[np.argmin(0.5 * norms + self.values)])
+        norms = [float(v @ v) for v in w + LENGTHS[:, None] * (trial - w)]
+        return float(LENGTHS[np.argmin(0.5 * np.array(norms) + self.values)])
 
     def find_direction(self, gradient: Array) -> Array:
-        if self.bent[0] is None:
-            self.bent = self.ask("bend")
-            self.driver.rounds += 1
-        options, n = self.driver.options, len(gradient)
-        numbers = sum(3 * part.nnz // 2 if sp.issparse(part) else part.size for part in self.bent)
-        self.along = 8.0 * numbers <= options.latency * options.bandwidth
-        rows = sp.vstack([part for part in self.bent if sp.issparse(part)] or [sp.csr_matrix((0, n))])
-        dense = [part for part in self.bent if not sp.issparse(part)]
-        if dense or rows.shape[0] >= n:
-            matrix = np.zeros((n, n))
-            matrix[upper_triangle(n)] = sum(dense)
-            return newton.solve(matrix + (rows.T @ rows).toarray(), None, gradient)
+        n = len(gradient)
+        whole = [part for part in self.curvature if not sp.issparse(part)]
+        rows = sp.vstack([sp.csr_matrix((0, n)), *filter(sp.issparse, self.curvature)])
+        if whole or len(gradient) <= min(rows.shape[0], LARGE):
+            return newton.solve(sum(whole, (rows.T @ rows).toarray()), None, gradient)
         if rows.shape[0] > LARGE:
             squares = np.asarray(rows.multiply(rows).sum(axis=0)).ravel()
             return newton.conjugate_gradients(lambda v: rows.T @ (rows @ v), squares, -gradient)
-        inner = (rows @ rows.T).toarray()
-        inner[np.diag_indices(len(inner))] += 1.0
-        return rows.T @ np.linalg.solve(inner, rows @ gradient) - gradient
+        inner = (rows @ rows.T).toarray() + np.eye(rows.shape[0])
+        return np.asarray(rows.T @ np.linalg.solve(inner, rows @ gradient) - gradient)
 
     def keep(self) -> None:
         self.kept = True
@@ -255,8 +230,7 @@ class Apart:
         driver = self.driver
         driver._moved = find_change(driver.w, image, dense=False).place
         driver.w[:] = image
-        told = self.ask("end_point", (driver._send(), self.kept))
-        driver._linear_of[:], driver._ridge_of[:] = zip(*told, strict=True)
+        driver._note(driver.calls.ask("end_point", (driver._send(), self.kept)))
 
 
 class Blocks(CertifiedSolver):
@@ -269,11 +243,6 @@ class Blocks(CertifiedSolver):
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        combine: str = option(
-            "each",
-            "how blocks are joined: a step for each example, or one for all",
-            words=("each", "line", "average", "add"),
-        )
         latency: float = option(0.005, "seconds of a round trip, which decide about rounds")
         bandwidth: float = option(1e9, "bytes a second to and from the driver, likewise")
         pieces: int | None = option(None, "rounds of a pass that decode; None: by latency", least=1)
@@ -364,9 +333,8 @@ class Blocks(CertifiedSolver):
         late = 20 * (self._planes - known) <= sum(self.sizes)  # decoding finds little new
         for _ in range(0 if self.accelerate.newton else self._repeat() if late else 1):
             self._round(pieces, pieces, stage)
-        told = self.calls.ask("end_pass", (self._send(),), self.lengths)
+        self._note(self.calls.ask("end_pass", (self._send(),), self.lengths))
         self.lengths = self._nowhere
-        self._linear_of[:], self._ridge_of[:] = zip(*told, strict=True)
         if stage < 1.0:
             return math.inf
         steps = self.accelerate
@@ -376,6 +344,9 @@ class Blocks(CertifiedSolver):
             self._consider()
             return self._best_primal - self.dual()
         return estimate
+
+    def _note(self, told: list[Any]) -> None:
+        self._linear_of[:], self._ridge_of[:] = zip(*told, strict=True)
 
     def _price(self, pieces: int) -> float:
         """What some 25 Newton steps and the compiling of them cost, in passes."""
@@ -414,8 +385,7 @@ class Blocks(CertifiedSolver):
         return factors[at]
 
     def _round(self, piece: int, pieces: int, stage: float) -> float:
-        sigma = float(len(self.sizes)) if self.options.combine == "add" else 1.0
-        common = (self._send(), self.clock, piece, pieces, stage, sigma)
+        common = (self._send(), self.clock, piece, pieces, stage)
         told: list[Told] = self.calls.ask("advance", common, self.lengths)
         self.rounds += 1
         if piece == pieces:
@@ -436,18 +406,8 @@ class Blocks(CertifiedSolver):
         )
         dual = np.array([np.concatenate([one[part] for one in told]) for part in (1, 2, 3)])
         steps, moved = read_steps(changes, self.w, self._seen)
-        now = self.w[moved]
-        combine = self.options.combine
-        one_for_all = {"each": 0.0, "average": 1.0 / len(self.sizes)}.get(combine, 1.0)
-        lengths = np.full(dual.shape[1], one_for_all)
-        take_steps(now, steps, dual, lengths, SWEEPS if combine == "each" else 0)
-        if combine == "line":
-            before = self.w[moved]
-            change = now - before
-            slope, square = dual[0].sum() - before @ change, dual[1].sum() + change @ change
-            t = min(max(float(slope), 0.0) / square, 1.0) if square > 0.0 else float(slope > 0.0)
-            now = before + t * change
-            lengths *= t
+        now, lengths = self.w[moved], np.zeros(dual.shape[1])
+        take_steps(now, steps, dual, lengths)
         self.visits += 1.0
         move_weights(self.w, moved, now, self.drift, self.visits)
         self._moved = moved

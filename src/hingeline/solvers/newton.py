@@ -310,9 +310,7 @@ def solve(matrix: Any, order: Array | None, gradient: Array) -> Array:
     return out
 
 
-def conjugate_gradients(
-    multiply: Callable[[Array], Array], diagonal: Array, right: Array
-) -> Array:
+def conjugate_gradients(multiply: Callable[[Array], Array], diagonal: Array, right: Array) -> Array:
     """``(I + matrix)⁻¹·right`` up to a third; the matrix is what multiplies, and its diagonal."""
     inverse = 1.0 / (1.0 + diagonal)
     found, residual = np.zeros_like(right), right
