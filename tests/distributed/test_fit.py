@@ -103,15 +103,10 @@ def tagger():
 
 
 @pytest.mark.parametrize("slack", ["max", "squared"])
-@pytest.mark.parametrize("combine", ["each", "line", "average", "add"])
-def test_the_gap_holds_the_optimum_of_one_machine(slack, combine, here):
+def test_the_gap_holds_the_optimum_of_one_machine(slack, here):
     X, y = digits()
     whole = MulticlassSSVM(C=0.1, slack=slack, tol=1e-5, random_state=0).fit(X, y)
-    model = fit_blocks(
-        MulticlassSSVM(C=0.1, slack=slack, tol=0.01, random_state=0),
-        cut(X, y, 3),
-        options={"combine": combine},
-    )
+    model = fit_blocks(MulticlassSSVM(C=0.1, slack=slack, tol=0.01, random_state=0), cut(X, y, 3))
     assert model.converged_
     assert model.duality_gap_ <= 0.01 * model.primal_objective_
     assert model.dual_objective_ <= whole.primal_objective_

@@ -199,13 +199,13 @@ class Apart:
         return [self.driver.best()[0].copy(), self.driver.w.copy()]
 
     def evaluate(self, w: Array, rate: float) -> newton.Told:
-        told = self.driver.calls.ask("tell_point", (None, w, rate, self.kept))
+        answers = self.driver.calls.ask("tell_point", (None, w, rate, self.kept))
         self.driver.rounds += 1
         self.kept = False
-        told, values, self.curvature = zip(*told, strict=True)
+        told, values, self.curvature = zip(*answers, strict=True)
         self.values = np.sum(values, axis=0)
-        *sums, images = zip(*told, strict=True)
-        return newton.Told(*map(math.fsum, sums), np.sum(images, axis=0))
+        value, cost, gain, ridge, image = (np.sum(part, axis=0) for part in zip(*told, strict=True))
+        return newton.Told(float(value), float(cost), float(gain), float(ridge), image)
 
     def shorten(self, w: Array, trial: Array) -> float:
         norms = [float(v @ v) for v in w + LENGTHS[:, None] * (trial - w)]
@@ -349,12 +349,12 @@ class Blocks(CertifiedSolver):
         self._linear_of[:], self._ridge_of[:] = zip(*told, strict=True)
 
     def _price(self, pieces: int) -> float:
-        """What some 25 Newton steps and the compiling of them cost, in passes."""
+        """What Newton steps, 40 as a rule, and the compiling of them cost, in passes."""
         latency, n, rows = self.options.latency, len(self.w), self._planes * self.plane
         traffic = 8.0 * (len(self.sizes) * n + min(2.0 * rows, 0.5 * len(self.sizes) * n**2))
         algebra = min(min(n, self._planes) ** 3 / 100.0, 100.0 * rows)
         step = 2.0 * latency + traffic / self.options.bandwidth + algebra / PACE + 0.2 * self.work
-        return (25.0 * step + SMALL_FIT / PACE) / ((pieces + 1) * latency + self.work)
+        return (40.0 * step + SMALL_FIT / PACE) / ((pieces + 1) * latency + self.work)
 
     def _cut(self) -> int:
         """Rounds of a pass: as many powers of 2 as keep its latency below its decoding."""

@@ -218,7 +218,8 @@ class Planes:
 
     def find_direction(self, gradient: Array) -> Array:
         """Newton's, from where they were evaluated."""
-        return solve(*self.solver.curvature(self.support, self.parts), gradient)
+        matrix, order = self.solver.curvature(self.support, self.parts)
+        return solve(matrix, order, gradient)
 
     def keep(self) -> None:
         """Remember α(w)."""
