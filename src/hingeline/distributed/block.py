@@ -97,6 +97,11 @@ class Change(NamedTuple):
         """As an index."""
         return slice(None) if self.place is None else self.place
 
+    @property
+    def nbytes(self) -> int:
+        """Of the values."""
+        return int(self.values.nbytes)
+
     def apply(self, weights: Array) -> None:
         """Write the values."""
         if self.whole:

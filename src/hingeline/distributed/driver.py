@@ -319,9 +319,8 @@ class Blocks(CertifiedSolver):
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()
         logged = self.calls.log[self._prepared + 1 :]
-        told = [part for _, common, *_ in logged for part in common if isinstance(part, Change)]
-        most = max(self.w.nbytes, MOST_TOLD)
-        if self.clock % SAVE_EVERY == 0 or sum(one.values.nbytes for one in told) > most:
+        told = [getattr(part, "nbytes", 0) for _, common, *_ in logged for part in common]
+        if self.clock % SAVE_EVERY == 0 or sum(told) > max(self.w.nbytes, MOST_TOLD):
             self.save_states()
             if moved := self.executor.rebalance():  # while there is nothing to do again
                 self.calls.repeat(moved)
