@@ -329,8 +329,9 @@ class Rows(Shard):
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
         first, known = merge_rows(estimator, told)
         known |= merge_classes(estimator, told)
-        text = f"y has one class only ({known['classes_'].tolist()[0]!r}): at least 2 classes are needed."
-        require(len(known["classes_"]) > 1, text)
+        classes = known["classes_"].tolist()
+        text = f"y has one class only ({classes[0]!r}): at least 2 classes are needed."
+        require(len(classes) > 1, text)
         return known, [first] * len(told)
 
     def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
