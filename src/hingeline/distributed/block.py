@@ -27,7 +27,7 @@ from hingeline.distributed.shards import make_shard, read_parts
 from hingeline.solvers.newton import Planes, respond
 
 #: Options of the solver that have no effect in blocks.
-UNUSED = {"block", "cached_passes", "passes", "cg_steps"}
+UNUSED = {"block", "cached_passes", "passes", "cg_steps", "newton_weights"}
 WORTH = 0.5  # Rounds without decoding leave out gaps below it, over the mean.
 
 
