@@ -140,7 +140,7 @@ def test_rounds_follow_from_latency_and_bandwidth(here):
     assert 17 * passes < rounds <= 21 * passes  # 16 pieces, and up to 5 rounds over known planes
     rounds, passes = fit(latency=1e-9, bandwidth=1.0)
     assert rounds == 17 * passes
-    rounds, passes = fit(latency=10.0)
+    rounds, passes = fit(0.5, latency=10.0)
     assert rounds == 5 * passes  # no fewer than 4 pieces, and one round after them
     rounds, passes = fit(pieces=2, bandwidth=1.0)
     assert rounds == 3 * passes

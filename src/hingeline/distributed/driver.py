@@ -15,10 +15,12 @@ those before it, as in :mod:`hingeline.solvers.sdm`. Any t is feasible by convex
 falls, and any weights with any such multipliers give a true gap, at the price of one decode of each
 block's examples, ``P(v) = ½‖v‖² + Σ_k cost_k(v)``.
 
-With one t for all it is an exact line search: block-diagonal approximation, C. Lee, K.-W. Chang
-(2015). ``"average"`` takes t = 1/K for K blocks (M. Jaggi et al., *Communication-efficient
-distributed dual coordinate ascent*, CoCoA, 2014), ``"add"`` t = 1 with local duals of K times the
-curvature (C. Ma et al., CoCoA+, 2015).
+One t for all (an exact line search, C. Lee, K.-W. Chang, 2015), t = 1/K for K blocks (CoCoA, M.
+Jaggi et al., 2014) and t = 1 with K times the curvature (CoCoA+, C. Ma et al., 2015) were slower.
+
+At a large C passes crawl, in blocks as on one machine. Where they do, all blocks together take the
+Newton steps of :mod:`hingeline.solvers.newton`, over planes that stay where they are: a block tells
+what the weights of a trial make of its examples, and the rows of its free multipliers.
 
 How much of a pass a round does follows from the cost of round trips, as the options say, beside
 work and bytes that are counted. No clock is asked: with the same options any run has the same bits.
@@ -433,16 +435,17 @@ class Blocks(CertifiedSolver):
         return self.primal_of(self.w)
 
     def _consider(self) -> float:
-        primal = self._primal()
-        if self.keep(self.w, primal):
-            self._best_excess = self._excess
+        primal, half = self._look(self.w), 0.5 * float(self.w @ self.w)
         # A large C makes much of little slack, of which weights that are longer have none.
-        half, longer = 0.5 * float(self.w @ self.w), 1.0 + self._worst
+        longer = 1.0 + self._worst
         if longer < 1.5 and longer**2 * half < 0.99 * self._best_primal:
-            weights = longer * self.w
-            primal = self.primal_of(weights)
-            if self.keep(weights, primal):
-                self._best_excess = self._excess
+            primal = min(primal, self._look(longer * self.w))
+        return primal
+
+    def _look(self, weights: Array) -> float:
+        primal = self.primal_of(weights)
+        if self.keep(weights, primal):
+            self._best_excess = self._excess
         return primal
 
     def certify(self) -> float:
