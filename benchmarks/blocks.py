@@ -205,11 +205,11 @@ def small_graphs() -> Task:
 
 
 SMALL_TASKS: dict[str, Callable[[], Task]] = {
+    "60 graphs": small_graphs,
+    "400 digits": small_classes,
+    "160 sentences": small_notes,
     "120 chains": small_chains,
     "120 chains, features × 10": lambda: small_chains(10.0),
-    "160 sentences": small_notes,
-    "400 digits": small_classes,
-    "60 graphs": small_graphs,
 }
 CUTS = [(2, "even"), (8, "even"), (8, "uneven"), (8, "by label"), (32, "even")]
 
@@ -238,7 +238,7 @@ def try_every_C(quick: bool) -> None:
         estimator, X, y = make()
         estimator.set_params(C=100.0, n_jobs=1).fit(X, y)  # compiles
         fit_blocks(estimator, cut_so(X, y, 2, "even"))
-        for C in (1.0, 100.0) if quick else (0.01, 1.0, 10.0, 100.0, 1000.0):
+        for C in (1.0, 100.0) if quick else (0.01, 1.0, 100.0, 1000.0):
             line = [task, f"{C:g}"]
             for blocks, how in [(1, "fit"), *CUTS]:
                 estimator, X, y = make()
@@ -258,9 +258,9 @@ def try_every_C(quick: bool) -> None:
                 line.append(f"{text} / {seconds:.2f}" + (f" ({gap:.0%})" if gap > 0.01 else ""))
             table.append(line)
             console.print(*line)
+        write_results("blocks_C", rows, quick=quick)
     columns = ("task", "C", "fit: passes / s", *(f"{k} {how}: rounds / s" for k, how in CUTS))
     print_table("To a gap of 1 %, in blocks", columns, table)
-    write_results("blocks_C", rows, quick=quick)
 
 
 def predict_wall(row: dict[str, Any], workers: int, latency: float, bandwidth: float) -> float:

@@ -171,14 +171,15 @@ class Point(Planes):
         listed = self.solver.list_changes(owners, chosen > 0.0, chosen, *vectors)
         n = len(self.host.common)
         rows = sp.csr_matrix(list_entries(listed), (len(free), n))
-        # Less their mean, where the sum of an example's multipliers is bound: see ``Curvature``.
+        if n <= LARGE and max(3 * rows.nnz, 20_000) >= 2 * n * n:
+            return parts.multiply_rows(rows.toarray(), owners)
+        # As there: less their mean, where the sum of an example's multipliers is bound.
         some, member, members = np.unique(owners, return_inverse=True, return_counts=True)
         factor = 1.0 - np.sqrt(np.maximum(1.0 - parts.rho[some] * members, 0.0))
         given = (np.ones(len(free)), member, np.arange(len(free) + 1))
         of = sp.csr_matrix(given, (len(free), len(some)))
         rows -= of @ sp.diags_array(factor / members) @ (of.T @ rows)
-        rows = sp.diags_array(np.sqrt(parts.sigma[owners])) @ rows
-        return rows if n > LARGE or 3 * rows.nnz < 2 * n * n else (rows.T @ rows).toarray()
+        return sp.diags_array(np.sqrt(parts.sigma[owners])) @ rows
 
 
 class Host:
