@@ -232,15 +232,16 @@ class Planes:
 
 
 def move_to_proximal_point(
-    solver: CertifiedSolver, width: float, gather: Callable[..., Any] = Planes
+    solver: CertifiedSolver, width: float, gather: Callable[..., Any] | None = None
 ) -> tuple[bool, bool, float]:
     """Find the next β; whether the dual rose, whether the primal fell, and the next width.
 
     ``width`` says how far hinges must move to take an example from no mass to as much as those
-    with mass have on average: σ is that mass over the width. ``gather`` makes what knows planes.
+    with mass have on average: σ is that mass over the width. ``gather`` makes other planes.
     """
     bound = solver.dual()
-    planes = gather(solver, bound <= 0.0)  # worse than no mass at all
+    none = bound <= 0.0  # worse than no mass at all
+    planes = gather(solver, none) if gather else Planes(solver, none)
     total, count = planes.filled
     rate = (total / count if count else 1.0) / width
 
