@@ -5,7 +5,7 @@ One command: ``python benchmarks/blocks.py``; ``--only`` takes a pattern for the
 
 OCR letters, CoNLL-2000, MNIST and yeast in 8 blocks, beside ``fit`` on all of it;
 eight copies of CoNLL-2000 with every tenth word another, in 1, 2, 4 and 8 blocks;
-the Brown corpus (48,242 sentences) in 8 blocks, by every way to join blocks;
+the Brown corpus (48,242 sentences) in 8 blocks;
 1,000,000 sentences, made on the workers from seeds: no process ever holds them all.
 
 *Work* is the CPU time of the busiest block, from reading on; what the driver takes is apart. On a
@@ -13,6 +13,10 @@ machine of few cores the wall time of many workers cannot be measured: the model
 from work, rounds, bytes and the driver's seconds, and is compared with the wall times that were::
 
     seconds = work·⌈blocks / workers⌉ + driver + rounds·latency + bytes / bandwidth
+
+``--every-C`` is another table (blocks_C.json): small problems of each kind, C from 0.01 to 1000, in
+2, 8 and 32 blocks, even, of very different sizes and sorted by label: rounds and CPU seconds to a
+gap of 1 %, beside ``fit`` on all of it. Blocks are called in turn, in this very process.
 
 ``cpu`` is all CPU time, of the driver, of every worker and of what they send; half of it is the
 least that two cores can take, where other jobs disturb the wall time.
@@ -34,11 +38,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.datasets import load_digits
 
 from brown import PARAMS, TEMPLATES, TRAIN_SENTENCES, tags_for
 from harness import argument_parser, console, entry_point, kept_rows, print_table, write_results
-from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM
-from hingeline.distributed import fit_blocks
+from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM
+from hingeline.data import load_notes
+from hingeline.distributed import fit, fit_blocks
 from hingeline.features import SparseSequences, TokenTemplates
 from published import load_brown, load_conll2000, load_mnist, load_multilabel, load_ocr_letters
 
@@ -92,7 +98,7 @@ class Job(NamedTuple):
     """One fit."""
 
     task: str
-    system: str  # fit, or how blocks are joined
+    system: str  # fit, or each: blocks
     blocks: int = 1
     workers: int = 1
     tol: float = 0.01
@@ -103,6 +109,9 @@ class Job(NamedTuple):
         """As ``--only`` sees it."""
         where = "" if self.system == "fit" else f", {self.blocks} blocks, {self.workers} workers"
         return f"{self.task}, {self.system}{where}, {self.tol:.0%}"
+
+
+Task = tuple[Any, Any, Any]
 
 
 def spent() -> float:
@@ -122,9 +131,7 @@ def run(job: Job, quick: bool) -> dict[str, Any]:
         model = estimator.fit(X, y)
         row |= {"work": time.process_time() - began}
     else:
-        options = {} if job.system == "each" else {"combine": job.system}
-        given = {"blocks": job.blocks, "workers": job.workers, "options": options}
-        model = fit_blocks(estimator, parts, **given)
+        model = fit_blocks(estimator, parts, blocks=job.blocks, workers=job.workers)
         last = model.history_[-1]
         row |= {"work": last.work, "rounds": last.rounds, "bytes": last.bytes}
         row |= {"driver": time.process_time() - began}
@@ -140,14 +147,127 @@ def run(job: Job, quick: bool) -> dict[str, Any]:
     }
 
 
+class InTurn:
+    """Blocks in this process, in turn: CPU time without that of processes and messages."""
+
+    sent = received = 0
+
+    def open(self, n_blocks: int, make: Callable[[], Any]) -> None:
+        self.host = make()
+
+    def call(self, method: str, common: Any, own: dict[int, Any]) -> dict[int, Any]:
+        return dict(self.host.call(method, common, own))
+
+    def n_alive(self) -> int:
+        return 1
+
+    def rebalance(self) -> list[int]:
+        return []
+
+    def __enter__(self) -> InTurn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def small_chains(scale: float = 1.0) -> Task:
+    """120 chains of 8 tokens with 6 numbers each, and 4 labels, which overlap."""
+    rng = np.random.default_rng(SEED)
+    moves, centres = rng.dirichlet(np.full(4, 0.5), 4), rng.normal(size=(4, 6))
+    X, Y = [], []
+    for _ in range(120):
+        y = [int(rng.integers(4))]
+        while len(y) < 8:
+            y.append(int(rng.choice(4, p=moves[y[-1]])))
+        X.append(scale * (centres[y] + rng.normal(size=(8, 6))))
+        Y.append(y)
+    return ChainSSVM(), X, Y
+
+
+def small_notes() -> Task:
+    notes = load_notes()
+    return ChainSSVM(), notes.X_train[:160], notes.y_train[:160]
+
+
+def small_classes() -> Task:
+    X, y = load_digits(return_X_y=True)
+    return MulticlassSSVM(), X[:400] / 16.0, y[:400]
+
+
+def small_graphs() -> Task:
+    """Rings of four nodes with two labels, pairs of which agree."""
+    rng = np.random.default_rng(SEED)
+    edges = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
+    y = [np.repeat(rng.integers(0, 2, 2), 2) for _ in range(60)]
+    X = [Graph(rng.normal(size=(4, 3)) + own[:, None], edges) for own in y]
+    return GraphSSVM(inference="enumeration", solver="sdm"), X, y
+
+
+SMALL_TASKS: dict[str, Callable[[], Task]] = {
+    "60 graphs": small_graphs,
+    "400 digits": small_classes,
+    "160 sentences": small_notes,
+    "120 chains": small_chains,
+    "120 chains, features × 10": lambda: small_chains(10.0),
+}
+CUTS = [(2, "even"), (8, "even"), (8, "uneven"), (8, "by label"), (32, "even")]
+
+
+def cut_so(X: Any, y: Any, blocks: int, how: str) -> list[Any]:
+    """Parts: even ones, the largest 200 times the least, or by the first label."""
+    order, n = np.arange(len(y)), len(y)
+    if how == "by label":
+        order = np.argsort([str(np.asarray(own).flat[0]) for own in y], kind="stable")
+    shares = np.geomspace(1.0, 200.0 if how == "uneven" else 1.0, blocks)
+    ends = [0, *np.round(n * np.cumsum(shares) / shares.sum()).astype(int)]
+
+    def take(values: Any, some: Any) -> Any:
+        return values[some] if isinstance(values, np.ndarray) else [values[i] for i in some]
+
+    return [(take(X, order[a:b]), take(y, order[a:b])) for a, b in pairwise(ends)]
+
+
+def try_every_C(quick: bool) -> None:
+    """Fit the small problems in every way; print and keep what it took."""
+    warnings.simplefilter("ignore")
+    fit._open = lambda *_, **__: InTurn()  # type: ignore[assignment]
+    rows: list[dict[str, Any]] = []
+    table = []
+    for task, make in SMALL_TASKS.items():
+        estimator, X, y = make()
+        estimator.set_params(C=100.0, n_jobs=1).fit(X, y)  # compiles
+        fit_blocks(estimator, cut_so(X, y, 2, "even"))
+        for C in (1.0, 100.0) if quick else (0.01, 1.0, 100.0, 1000.0):
+            line = [task, f"{C:g}"]
+            for blocks, how in [(1, "fit"), *CUTS]:
+                estimator, X, y = make()
+                estimator.set_params(C=C, random_state=SEED, n_jobs=1)
+                began = time.process_time()
+                if how == "fit":
+                    model = estimator.fit(X, y)
+                else:
+                    model = fit_blocks(estimator, cut_so(X, y, blocks, how))
+                seconds = time.process_time() - began
+                gap = model.duality_gap_ / model.primal_objective_
+                row = {"task": task, "C": C, "blocks": blocks, "cut": how, "gap": gap}
+                row |= {"passes": model.n_iter_, "cpu": seconds}
+                row |= {"rounds": None if how == "fit" else model.history_[-1].rounds}
+                rows.append(row)
+                text = f"{model.n_iter_}" if how == "fit" else f"{row['rounds']:.0f}"
+                line.append(f"{text} / {seconds:.2f}" + (f" ({gap:.0%})" if gap > 0.01 else ""))
+            table.append(line)
+            console.print(*line)
+        write_results("blocks_C", rows, quick=quick)
+    columns = ("task", "C", "fit: passes / s", *(f"{k} {how}: rounds / s" for k, how in CUTS))
+    print_table("To a gap of 1 %, in blocks", columns, table)
+
+
 def predict_wall(row: dict[str, Any], workers: int, latency: float, bandwidth: float) -> float:
     """The model at the head of this file, for as many blocks as the row has."""
     turns = math.ceil(row["blocks"] / workers)
     traffic = row["rounds"] * latency + row["bytes"] / bandwidth
     return float(row["work"] * turns + row["driver"] + traffic)
-
-
-Task = tuple[Any, Any, Any]
 
 
 def letters(n: int | None) -> Task:
@@ -221,7 +341,6 @@ JOBS = [
     *(Job(COPIED, "each", k, w) for k in (1, 2, 4, 8) for w in (1, 2) if w <= k),
     *(Job(task, "each", 8, 2, 0.05) for task in (COPIED, "Brown")),
     Job("Brown", "each", 8, 2),
-    *(Job("Brown", combine, 8, 2, max_iter=16) for combine in ("line", "add", "average")),
     Job("1,000,000 sentences", "each", 16, 2, 0.05),
 ]
 
@@ -277,8 +396,12 @@ def predict_workers(row: dict[str, Any], workers: int) -> float:
 def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--only", default="", help="a pattern for the names of jobs")
+    parser.add_argument("--every-C", action="store_true", help="small problems, and nothing else")
     parser.add_argument("--list", action="store_true", help="name the jobs, and end")
     options: argparse.Namespace = parser.parse_args()
+    if options.every_C:
+        try_every_C(options.quick)
+        return
     jobs = [job for job in JOBS if re.search(options.only, job.name)]
     if options.list:
         print(*(job.name for job in jobs), sep="\n")

@@ -29,7 +29,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         self.newton = np.isfinite(self.n_weights)
         return self.newton
 
-    monkeypatch.setattr(Accelerator, "_crawls", crawls)
+    monkeypatch.setattr(Accelerator, "crawls", crawls)
 
 
 def flat(model: Any) -> Any:

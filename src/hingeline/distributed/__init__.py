@@ -42,9 +42,9 @@ def fit_blocks(
         Blocks that the parts are dealt to, in order. It decides the weights, the number of workers
         does not. None: as many as there are parts, 16 at most.
     options : dict, optional
-        Of the solver ``"blocks"`` (:class:`hingeline.distributed.driver.Blocks`): ``combine``
-        ("each", "line", "average", "add"); ``latency`` and ``bandwidth`` of round trips, in seconds
-        and bytes a second, which with the size of the data decide about rounds, or ``pieces``.
+        Of the solver ``"blocks"`` (:class:`hingeline.distributed.driver.Blocks`): ``latency`` and
+        ``bandwidth`` of round trips, in seconds and bytes a second, which with the size of the data
+        decide about rounds, or ``pieces``.
     format, columns, use, label : how files are read, as on the command line
 
     Returns

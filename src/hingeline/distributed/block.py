@@ -14,20 +14,20 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import Changes, spread
+from hingeline.core.blocks import Changes, spread, starts_of
 from hingeline.core.formulations import cut_back, make_formulation, total_slack_cost
 from hingeline.core.loop import identity
 from hingeline.core.primitives import Workers
 from hingeline.distributed.shards import make_shard, read_parts
+from hingeline.solvers.newton import Planes, respond
 
-#: Local steps have no acceleration over all multipliers, which would take the weights for its own.
-LOCAL_OPTIONS = {"cg_steps": 0, "newton_weights": 0}
 #: Options of the solver that have no effect in blocks.
-UNUSED = {*LOCAL_OPTIONS, "block", "cached_passes", "passes"}
+UNUSED = {"block", "cached_passes", "passes", "cg_steps", "newton_weights"}
 WORTH = 0.5  # Rounds without decoding leave out gaps below it, over the mean.
 
 
@@ -53,6 +53,37 @@ def write_values(place: Array, values: Array, out: Array) -> None:
         out[place[p]] = values[p]
 
 
+LARGE = 2000  # Equations of a Newton step that are not solved by elimination any more.
+#: Shares of a Newton step that are looked at with it.
+LENGTHS = 0.5 ** np.arange(1, 15)
+
+
+@kernel
+def list_entries(changes: Changes) -> tuple[Array, Array, Array]:
+    """Changes as rows: values and places of what they have, and where each begins."""
+    ends, code, values = changes
+    first = np.zeros(ends.shape[0], dtype=np.int64)
+    at = 0
+    for i in range(ends.shape[0] - 1):
+        first[i + 1] = first[i]
+        while at < ends[i + 1]:
+            first[i + 1] += abs(code[at]) * code[at + 1]
+            at += 2 + abs(code[at]) + code[at + 1]
+    place = np.empty(first[-1], dtype=code.dtype)
+    value = np.empty(first[-1])
+    at = v = e = 0
+    while at < code.shape[0]:
+        rows, columns, ones = abs(code[at]), code[at + 1], code[at] > 0
+        for k in range(columns):
+            for r in range(rows):
+                place[e] = code[at + 2 + columns + r] + code[at + 2 + k]
+                value[e] = values[v + k] * (1.0 if ones else values[v + columns + r])
+                e += 1
+        v += columns if ones else columns + rows
+        at += 2 + rows + columns
+    return value, place, first
+
+
 class Change(NamedTuple):
     """New values of some weights; of all where there is no index."""
 
@@ -65,6 +96,11 @@ class Change(NamedTuple):
     def where(self) -> Any:
         """As an index."""
         return slice(None) if self.place is None else self.place
+
+    @property
+    def nbytes(self) -> int:
+        """Of the values."""
+        return int(self.values.nbytes)
 
     def apply(self, weights: Array) -> None:
         """Write the values."""
@@ -100,6 +136,50 @@ class Told(NamedTuple):
     gap: float  # over the planes known, summed as they were visited
     planes: int
     decodes: int
+
+
+class Point(Planes):
+    """Planes that tell at once all that may be asked of a Newton step: a round trip is dear."""
+
+    def __init__(self, solver: Any, none: bool, host: "Host") -> None:
+        super().__init__(solver, none)
+        self.host, self.hinges = host, self.offset
+        self.support = np.arange(len(solver.multipliers().mass))[self.support]
+
+    def tell(self, w: Array, rate: float, keep: bool) -> tuple[Any, Array, Any]:
+        """What ψ is made of at w, and its curvature; its values on the way from the last weights.
+
+        ``keep`` is about the multipliers there.
+        """
+        if keep:
+            self.keep()
+        before, self.hinges = self.hinges, self.offset - self.solver.products(self.support, w)
+        out = [np.empty_like(part) for part in (self.alpha, *self.parts[:2], self.slack)]
+        given = (self.form, self.first, self.scale * rate, self.centre)
+        way = self.hinges - before
+        values = np.array([respond(*given, before + t * way, *out) for t in LENGTHS])
+        return self.evaluate(w, rate), values, self.list_curvature()
+
+    def list_curvature(self) -> Any:
+        """R with the curvature ``RᵀR``, or that itself where it has fewer numbers."""
+        parts, counts = self.parts, self.solver.multipliers().counts
+        free = np.flatnonzero(parts.free)
+        owners, room = self.owners[free], counts[self.owners[free]]
+        chosen = np.zeros(room.sum())
+        chosen[starts_of(room) + self.support[free] - starts_of(counts)[owners]] = 1.0
+        vectors = (self.host.common, self.host.spare)
+        listed = self.solver.list_changes(owners, chosen > 0.0, chosen, *vectors)
+        n = len(self.host.common)
+        rows = sp.csr_matrix(list_entries(listed), (len(free), n))
+        if n <= LARGE and max(3 * rows.nnz, 20_000) >= 2 * n * n:
+            return parts.multiply_rows(rows.toarray(), owners)
+        # As there: less their mean, where the sum of an example's multipliers is bound.
+        some, member, members = np.unique(owners, return_inverse=True, return_counts=True)
+        factor = 1.0 - np.sqrt(np.maximum(1.0 - parts.rho[some] * members, 0.0))
+        given = (np.ones(len(free)), member, np.arange(len(free) + 1))
+        of = sp.csr_matrix(given, (len(free), len(some)))
+        rows -= of @ sp.diags_array(factor / members) @ (of.T @ rows)
+        return sp.diags_array(np.sqrt(parts.sigma[owners])) @ rows
 
 
 class Host:
@@ -163,12 +243,12 @@ class Block:
         solver_class = estimator._solver_class(compiled)
         given = {**(estimator.solver_options or {}), **estimator._own_options(solver_class)}
         workers = Workers(1, compiled.scratch_size)
-        options = {**given, **LOCAL_OPTIONS}
-        self.solver = solver_class(compiled, form, workers, seed, options, None)
+        self.solver = solver_class(compiled, form, workers, seed, given, None)
         self.solver.w = self.host.weights  # until the first call: its own would lie idle
         return {
             "n": len(self.solver.active),
             "n_weights": compiled.n_weights,
+            "plane": self.solver.plane_size,
             # Of decoding all of it, about: every number of the data with the weights of all labels.
             "work": float(compiled.size * getattr(compiled.problem, "n_labels", 1)),
             "exact": compiled.exact,
@@ -177,15 +257,11 @@ class Block:
             "stages": np.repeat(self.solver.stages, self.solver.options.stage_sweeps).tolist(),
         }
 
-    def advance(
-        self, clock: int, piece: int, pieces: int, stage: float, sigma: float, lengths: Array
-    ) -> Told:
+    def advance(self, clock: int, piece: int, pieces: int, stage: float, lengths: Array) -> Told:
         """Go as far as the driver says, then decode a piece of the examples and visit them.
 
         With the pieces at an end no example is decoded: those with gaps left are visited again.
-        ``stage`` is a factor on the bounds of the multipliers. ``sigma`` is the σ′ of CoCoA: with
-        multipliers and bounds so many times as large, the dual of the block alone has so many times
-        the curvature.
+        ``stage`` is a factor on the bounds of the multipliers.
         """
         self.take(lengths)
         solver, host = self.solver, self.host
@@ -196,26 +272,23 @@ class Block:
             self.order = solver.rng.permutation(solver.active)
         solver.w = host.weights
         decoded = solver.oracle_calls
-        form = solver.form
-        if (stage, sigma) != (1.0, 1.0):
-            form = form._replace(cap=form.cap * (stage * sigma), ridge=form.ridge / sigma)
+        form = solver.form if stage == 1.0 else solver.form._replace(cap=stage * solver.form.cap)
         mean = float(solver.gaps.mean())
         new = solver.admit() if piece < pieces else solver.worth(WORTH * mean)
         known = solver.multipliers()
         all_before = known.mass.copy()
-        known.mass[:] *= sigma
         solver.visit(new, form)
         todo = self.order[n * piece // pieces : n * (piece + 1) // pieces]
         blocks = np.unique(np.concatenate([new, solver.visit_new(todo, form)]))
         counts = known.counts[blocks]
-        slots = spread((np.cumsum(known.counts) - known.counts)[blocks], counts)
+        slots = spread(starts_of(known.counts)[blocks], counts)
         before = all_before[slots]
-        gap = float(solver.gaps[blocks].sum()) / sigma
+        gap = float(solver.gaps[blocks].sum())
         halfway = known.mass[slots]
         solver.visit(blocks[solver.gaps[blocks] > solver.options.skip * mean], form)
         after = known.mass[slots]
-        moved = (halfway != before * sigma) | (halfway != after)  # where w is another, too
-        change = np.where(moved, after / sigma - before, 0.0)
+        moved = (halfway != before) | (halfway != after)  # where w is another, too
+        change = np.where(moved, after - before, 0.0)
         known.mass[:] = all_before
         changes = solver.list_changes(blocks, moved, change, host.common, host.spare)
         owners = np.repeat(np.arange(len(blocks)), counts)
@@ -266,19 +339,37 @@ class Block:
         ridge = solver.form.ridge
         return solver.linear(), 0.5 * float(ridge @ solver._sums() ** 2) if ridge.any() else 0.0
 
+    def open_point(self, none: bool) -> tuple[float, int]:
+        """Begin Newton steps to a proximal point, see :class:`hingeline.solvers.newton.Planes`."""
+        self.solver.w = self.host.weights
+        self.point = Point(self.solver, none, self.host)
+        return self.point.filled
+
+    def tell_point(self, *given: Any) -> Any:
+        """See :meth:`Point.tell`."""
+        return self.point.tell(*given)
+
+    def end_point(self, keep: bool) -> tuple[float, float]:
+        """Take the multipliers that were kept; as :meth:`end_pass`."""
+        if keep:
+            self.point.keep()
+        self.point.take(self.host.common)
+        return self.end_pass(np.zeros(0))
+
     def scale(self, factor: float) -> None:
         """Multiply all multipliers: a stage of C is over."""
         self.solver.multipliers().mass[:] *= factor
 
-    def measure(self, candidate: Change) -> tuple[float, float]:
-        """What slack costs at weights other than the common ones; how much of it is a bound."""
+    def measure(self, candidate: Change) -> tuple[float, float, float]:
+        """What slack costs at other weights; how much of it is a bound; the largest slack."""
         solver, host = self.solver, self.host
         solver.w = host.weights
         candidate.apply(host.weights)
         solver._find_violations()
         excess = solver.integrality_gap(solver.w)
         host.weights[candidate.where] = host.common[candidate.where]
-        return total_slack_cost(solver.form, solver.violation), 0.0 if excess != excess else excess
+        cost, worst = total_slack_cost(solver.form, solver.violation), solver.violation.max()
+        return cost, 0.0 if excess != excess else excess, float(worst)
 
     def sum_up(self) -> Change:
         """``Σ α·a·Δf``, from nothing."""

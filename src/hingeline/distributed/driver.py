@@ -15,10 +15,12 @@ those before it, as in :mod:`hingeline.solvers.sdm`. Any t is feasible by convex
 falls, and any weights with any such multipliers give a true gap, at the price of one decode of each
 block's examples, ``P(v) = ½‖v‖² + Σ_k cost_k(v)``.
 
-With one t for all it is an exact line search: block-diagonal approximation, C. Lee, K.-W. Chang
-(2015). ``"average"`` takes t = 1/K for K blocks (M. Jaggi et al., *Communication-efficient
-distributed dual coordinate ascent*, CoCoA, 2014), ``"add"`` t = 1 with local duals of K times the
-curvature (C. Ma et al., CoCoA+, 2015).
+One t for all (an exact line search, C. Lee, K.-W. Chang, 2015), t = 1/K for K blocks (CoCoA, M.
+Jaggi et al., 2014) and t = 1 with K times the curvature (CoCoA+, C. Ma et al., 2015) were slower.
+
+At a large C passes crawl, in blocks as on one machine. Where they do, all blocks together take the
+Newton steps of :mod:`hingeline.solvers.newton`, over planes that stay where they are: a block tells
+what the weights of a trial make of its examples, and the rows of its free multipliers.
 
 How much of a pass a round does follows from the cost of round trips, as the options say, beside
 work and bytes that are counted. No clock is asked: with the same options any run has the same bits.
@@ -31,6 +33,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
@@ -38,8 +41,10 @@ from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import Changes
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
-from hingeline.distributed.block import Change, Told, find_change, peak_memory
+from hingeline.distributed.block import LARGE, LENGTHS, Change, Told, find_change, peak_memory
 from hingeline.distributed.executors import Calls, WorkersLost
+from hingeline.solvers import newton
+from hingeline.solvers.sdm import SMALL_FIT, Accelerator
 
 #: A block's examples are cut into so many pieces, at least and at most: one for each round.
 PIECES = (4, 16)
@@ -135,19 +140,13 @@ def follow_step(steps: Steps, i: int, length: float, now: Array) -> float:
 
 
 @kernel
-def take_steps(now: Array, steps: Steps, dual: Array, lengths: Array, sweeps: int) -> None:
+def take_steps(now: Array, steps: Steps, dual: Array, lengths: Array) -> None:
     """Choose the lengths of steps by coordinate ascent, from 0; ``now`` goes along.
 
     These are the weights that change; ``dual`` has the gain, the curve and the most of every step.
-    Without sweeps the lengths are taken as they are.
     """
     gain, curve, most = dual[0], dual[1], dual[2]
     n = gain.shape[0]
-    if sweeps == 0:
-        for i in range(n):
-            if lengths[i] != 0.0:
-                follow_step(steps, i, lengths[i], now)
-        return
     square = np.empty(n)
     alone = np.zeros(now.shape[0])
     for i in range(n):
@@ -158,7 +157,7 @@ def take_steps(now: Array, steps: Steps, dual: Array, lengths: Array, sweeps: in
             alone[steps.places[e]] = 0.0
     whole = least = 0.0
     gained = np.full(n, np.inf)
-    for s in range(sweeps):
+    for s in range(SWEEPS):
         # Every fourth sweep looks at all of them, the others at those that had something to gain.
         rise = 0.0
         for i in range(n):
@@ -190,6 +189,52 @@ def move_weights(w: Array, moved: Array, now: Array, drift: Array, visits: float
         w[k] = now[j]
 
 
+class Apart:
+    """The planes of all blocks, as :class:`hingeline.solvers.newton.Planes` those of one solver."""
+
+    def __init__(self, driver: "Blocks", none: bool) -> None:
+        self.driver, self.kept = driver, False
+        told = driver.calls.ask("open_point", (driver._send(), none))
+        self.filled = tuple(map(sum, zip(*told, strict=True)))
+
+    def list_starts(self) -> list[Array]:
+        return [self.driver.best()[0].copy(), self.driver.w.copy()]
+
+    def evaluate(self, w: Array, rate: float) -> newton.Told:
+        answers = self.driver.calls.ask("tell_point", (None, w, rate, self.kept))
+        self.driver.rounds += 1
+        self.kept = False
+        told, values, self.curvature = zip(*answers, strict=True)
+        self.values = np.sum(values, axis=0)
+        value, cost, gain, ridge, image = (np.sum(part, axis=0) for part in zip(*told, strict=True))
+        return newton.Told(float(value), float(cost), float(gain), float(ridge), image)
+
+    def shorten(self, w: Array, trial: Array) -> float:
+        norms = [float(v @ v) for v in w + LENGTHS[:, None] * (trial - w)]
+        return float(LENGTHS[np.argmin(0.5 * np.array(norms) + self.values)])
+
+    def find_direction(self, gradient: Array) -> Array:
+        n = len(gradient)
+        whole = [part for part in self.curvature if not sp.issparse(part)]
+        rows = sp.vstack([sp.csr_matrix((0, n)), *filter(sp.issparse, self.curvature)])
+        if whole or len(gradient) <= min(rows.shape[0], LARGE):
+            return newton.solve(sum(whole, (rows.T @ rows).toarray()), None, gradient)
+        if rows.shape[0] > LARGE:
+            squares = np.asarray(rows.multiply(rows).sum(axis=0)).ravel()
+            return newton.conjugate_gradients(lambda v: rows.T @ (rows @ v), squares, -gradient)
+        inner = (rows @ rows.T).toarray() + np.eye(rows.shape[0])
+        return np.asarray(rows.T @ np.linalg.solve(inner, rows @ gradient) - gradient)
+
+    def keep(self) -> None:
+        self.kept = True
+
+    def take(self, image: Array) -> None:
+        driver = self.driver
+        driver._moved = find_change(driver.w, image, dense=False).place
+        driver.w[:] = image
+        driver._note(driver.calls.ask("end_point", (driver._send(), self.kept)))
+
+
 class Blocks(CertifiedSolver):
     """The driver's side of training in blocks; see the head of this module."""
 
@@ -200,16 +245,14 @@ class Blocks(CertifiedSolver):
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        combine: str = option(
-            "each",
-            "how blocks are joined: a step for each example, or one for all",
-            words=("each", "line", "average", "add"),
-        )
         latency: float = option(0.005, "seconds of a round trip, which decide about rounds")
         bandwidth: float = option(1e9, "bytes a second to and from the driver, likewise")
         pieces: int | None = option(None, "rounds of a pass that decode; None: by latency", least=1)
 
-    saved_numbers = (*CertifiedSolver.saved_numbers, "rounds", "_planes", "_traffic")
+    saved_numbers = (
+        *(*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers),
+        *("rounds", "_planes", "_traffic"),
+    )
     saved_arrays = ("w", "_best", "drift", "_linear_of", "_ridge_of")
 
     def __init__(self, calls: Calls, facts: list[dict[str, Any]], options: dict[str, Any]) -> None:
@@ -222,6 +265,8 @@ class Blocks(CertifiedSolver):
         self.sizes = [fact["n"] for fact in facts]
         self.stages = next((fact["stages"] for fact in facts if fact["n"]), [])
         self.w = aligned_zeros(facts[0]["n_weights"])
+        self.accelerate = Accelerator(0, len(self.w))
+        self.plane = sum(fact["n"] * fact["plane"] for fact in facts) / max(sum(self.sizes), 1)
         self.drift = np.zeros_like(self.w)
         self._seen = np.full(len(self.w), -1, dtype=np.int32)
         n_blocks = len(facts)
@@ -276,22 +321,41 @@ class Blocks(CertifiedSolver):
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()
         logged = self.calls.log[self._prepared + 1 :]
-        told = [part for _, common, *_ in logged for part in common if isinstance(part, Change)]
-        most = max(self.w.nbytes, MOST_TOLD)
-        if self.clock % SAVE_EVERY == 0 or sum(one.values.nbytes for one in told) > most:
+        told = [getattr(part, "nbytes", 0) for _, common, *_ in logged for part in common]
+        if self.clock % SAVE_EVERY == 0 or sum(told) > max(self.w.nbytes, MOST_TOLD):
             self.save_states()
             if moved := self.executor.rebalance():  # while there is nothing to do again
                 self.calls.repeat(moved)
         pieces = self.options.pieces or self._cut()
+        if self.accelerate.newton:
+            pieces = 1
         known = self._planes
         estimate = math.fsum(self._round(piece, pieces, stage) for piece in range(pieces))
         late = 20 * (self._planes - known) <= sum(self.sizes)  # decoding finds little new
-        for _ in range(self._repeat() if late else 1):
+        for _ in range(0 if self.accelerate.newton else self._repeat() if late else 1):
             self._round(pieces, pieces, stage)
-        told = self.calls.ask("end_pass", (self._send(),), self.lengths)
+        self._note(self.calls.ask("end_pass", (self._send(),), self.lengths))
         self.lengths = self._nowhere
+        if stage < 1.0:
+            return math.inf
+        steps = self.accelerate
+        if self.clock > 1 and (steps.newton or steps.crawls(estimate, self._price(pieces))):
+            steps.take_newton_steps(self, Apart)
+            self.restart_average()  # it is left behind
+            self._consider()
+            return self._best_primal - self.dual()
+        return estimate
+
+    def _note(self, told: list[Any]) -> None:
         self._linear_of[:], self._ridge_of[:] = zip(*told, strict=True)
-        return estimate if stage == 1.0 else math.inf
+
+    def _price(self, pieces: int) -> float:
+        """What Newton steps, 40 as a rule, and the compiling of them cost, in passes."""
+        latency, n, rows = self.options.latency, len(self.w), self._planes * self.plane
+        traffic = 8.0 * (len(self.sizes) * n + min(2.0 * rows, 0.5 * len(self.sizes) * n**2))
+        algebra = min(min(n, self._planes) ** 3 / 100.0, 100.0 * rows)
+        step = 2.0 * latency + traffic / self.options.bandwidth + algebra / PACE + 0.2 * self.work
+        return (40.0 * step + SMALL_FIT / PACE) / ((pieces + 1) * latency + self.work)
 
     def _cut(self) -> int:
         """Rounds of a pass: as many powers of 2 as keep its latency below its decoding."""
@@ -311,6 +375,10 @@ class Blocks(CertifiedSolver):
         at = min(self.clock - 1, len(factors) - 1)
         rise = factors[at] / factors[max(at - 1, 0)] if self.clock <= len(factors) else 1.0
         if rise != 1.0:
+            # No further than the dual rises: where C does not bind, that is not far.
+            square = float(self.w @ self.w) + 2.0 * math.fsum(self._ridge_of)
+            rise = min(rise, max(math.fsum(self._linear_of) / max(square, 1e-300), 1.0))
+        if rise != 1.0:
             self.w *= rise
             self._moved = find_change(None, self.w, dense=False).place
             self.calls.ask("scale", (self._send(), rise))
@@ -318,8 +386,7 @@ class Blocks(CertifiedSolver):
         return factors[at]
 
     def _round(self, piece: int, pieces: int, stage: float) -> float:
-        sigma = float(len(self.sizes)) if self.options.combine == "add" else 1.0
-        common = (self._send(), self.clock, piece, pieces, stage, sigma)
+        common = (self._send(), self.clock, piece, pieces, stage)
         told: list[Told] = self.calls.ask("advance", common, self.lengths)
         self.rounds += 1
         if piece == pieces:
@@ -340,18 +407,8 @@ class Blocks(CertifiedSolver):
         )
         dual = np.array([np.concatenate([one[part] for one in told]) for part in (1, 2, 3)])
         steps, moved = read_steps(changes, self.w, self._seen)
-        now = self.w[moved]
-        combine = self.options.combine
-        one_for_all = {"each": 0.0, "average": 1.0 / len(self.sizes)}.get(combine, 1.0)
-        lengths = np.full(dual.shape[1], one_for_all)
-        take_steps(now, steps, dual, lengths, SWEEPS if combine == "each" else 0)
-        if combine == "line":
-            before = self.w[moved]
-            change = now - before
-            slope, square = dual[0].sum() - before @ change, dual[1].sum() + change @ change
-            t = min(max(float(slope), 0.0) / square, 1.0) if square > 0.0 else float(slope > 0.0)
-            now = before + t * change
-            lengths *= t
+        now, lengths = self.w[moved], np.zeros(dual.shape[1])
+        take_steps(now, steps, dual, lengths)
         self.visits += 1.0
         move_weights(self.w, moved, now, self.drift, self.visits)
         self._moved = moved
@@ -370,15 +427,24 @@ class Blocks(CertifiedSolver):
     def primal_of(self, weights: Array) -> float:
         told = self.calls.ask("measure", (self._send(), find_change(self._sent, weights)))
         self.oracle_calls += sum(self.sizes)
-        self._excess = math.fsum(excess for _, excess in told)
-        return 0.5 * float(weights @ weights) + math.fsum(cost for cost, _ in told)
+        costs, excesses, slacks = zip(*told, strict=True)
+        self._excess, self._worst = math.fsum(excesses), max(slacks)
+        return 0.5 * float(weights @ weights) + math.fsum(costs)
 
     def _primal(self) -> float:
         return self.primal_of(self.w)
 
     def _consider(self) -> float:
-        primal = self._primal()
-        if self.keep(self.w, primal):
+        primal, half = self._look(self.w), 0.5 * float(self.w @ self.w)
+        # A large C makes much of little slack, of which weights that are longer have none.
+        longer = 1.0 + self._worst
+        if longer < 1.5 and longer**2 * half < 0.99 * self._best_primal:
+            primal = min(primal, self._look(longer * self.w))
+        return primal
+
+    def _look(self, weights: Array) -> float:
+        primal = self.primal_of(weights)
+        if self.keep(weights, primal):
             self._best_excess = self._excess
         return primal
 

@@ -25,13 +25,17 @@ from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
-# What users define in a notebook or a script is pickled whole, so that workers need not import it.
-from numba.cloudpickle import dumps
-
 from hingeline import _checks
 
 #: A block is given up when it is lost so many times in a row in calls of the same method.
 LOSSES = 5
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle what users define in a notebook or a script whole: workers need not import it."""
+    from numba import cloudpickle  # by workers not before they must: it takes most of their start
+
+    return bytes(cloudpickle.dumps(value))
 
 
 class LOST:  # a class stays one object when it is pickled
@@ -231,8 +235,12 @@ def _reply(hosts: dict[Any, Any], key: Any, request: bytes, common: bytes) -> by
             hosts.pop(key, None)
             hosts[key] = pickle.loads(make)()
         if key not in hosts:
-            return dumps(LOST)
-        return dumps(hosts[key].call(method, pickle.loads(common), own))
+            return pickle.dumps(LOST)
+        found = hosts[key].call(method, pickle.loads(common), own)
+        try:
+            return pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+        except Exception:  # something of the user's own
+            return dumps(found)
     except Exception as error:
         return _pickle_error(error)
 

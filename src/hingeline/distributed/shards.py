@@ -177,6 +177,9 @@ def merge_classes(estimator: Any, told: list[dict[str, Any]]) -> dict[str, Any]:
     counts: Counter[Any] = Counter()
     for one in told:
         counts.update(one["labels"])
+    texts = {isinstance(label, str) for label in counts}
+    what = "labels are texts in some parts and numbers in others"
+    require(len(texts) < 2, f"{what}: give one kind.")
     classes, index = find_classes(list(counts))
     alike: dict[str, str] = {}
     for label in filter(lambda label: isinstance(label, str), index):
@@ -287,7 +290,8 @@ class Sequences(Shard):
         known["scheme_"] = estimator.scheme  # each block checks its labels
         kinds = {type(one["encoder"]) for one in told}
         if len(kinds) > 1:
-            names = " and ".join(sorted(kind.__name__ for kind in kinds))
+            words = {type(None): "numbers"}
+            names = " and ".join(sorted(words.get(kind, kind.__name__) for kind in kinds))
             raise ValueError(f"blocks hold different kinds of tokens ({names}): give one kind.")
         if told[0]["encoder"] is None:
             first, more = merge_rows(estimator, told)
@@ -325,8 +329,9 @@ class Rows(Shard):
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
         first, known = merge_rows(estimator, told)
         known |= merge_classes(estimator, told)
-        text = f"y has one class only ({known['classes_'][0]!r}): at least 2 classes are needed."
-        require(len(known["classes_"]) > 1, text)
+        classes = known["classes_"].tolist()
+        text = f"y has one class only ({classes[0]!r}): at least 2 classes are needed."
+        require(len(classes) > 1, text)
         return known, [first] * len(told)
 
     def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:

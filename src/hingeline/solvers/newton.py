@@ -155,95 +155,149 @@ class Curvature(NamedTuple):
         return np.asarray(rows.T @ rows)
 
 
-def move_to_proximal_point(solver: CertifiedSolver, width: float) -> tuple[bool, bool, float]:
+class Told(NamedTuple):
+    """What examples tell of weights w."""
+
+    value: float  # the sum of the maxima in ψ(w)
+    cost: float  # of their slack
+    gain: float  # Σ α(w)·b
+    ridge: float  # ½ Σ r_i A_i²
+    image: Array  # Fᵀα(w)
+
+
+class Planes:
+    """The planes of a solver around a β: its multipliers, or none of them at all."""
+
+    def __init__(self, solver: Any, none: bool) -> None:
+        self.solver, self.form = solver, solver.by_block(solver.form)
+        known, (self.support, counts) = solver.multipliers(), solver.planes_in_use()
+        self.first = np.concatenate([[0], np.cumsum(counts)])
+        self.offset = known.offset[self.support]
+        self.centre = known.mass[self.support]
+        if none:
+            self.centre = np.zeros_like(self.centre)
+        cap, ridge = self.form.cap, self.form.ridge
+        self.scale = np.where(np.isfinite(cap), cap, 1.0 / np.maximum(ridge, 1e-300))
+        self.scale[self.scale == 0.0] = 1.0
+        self.owners = np.repeat(np.arange(len(counts)), counts)
+        sums = np.bincount(self.owners, self.centre, len(counts))
+        filled = (sums / self.scale)[sums > 0.0]
+        self.filled = float(filled.sum()), len(filled)  # how much mass those have that have some
+        self.alpha, self.slack = np.empty_like(self.centre), np.zeros(len(counts))
+        free = np.zeros(len(self.centre), dtype=np.bool_)
+        self.parts = Curvature(free, np.zeros(len(counts)), self.scale)
+
+    def evaluate(self, w: Array, rate: float) -> Told:
+        """What ψ is made of at w; σ is ``rate`` times what an example may have."""
+        sigma, image = self.scale * rate, aligned_zeros(len(w))
+        self.parts = self.parts._replace(sigma=sigma)
+        out = (self.alpha, self.parts.free, self.parts.rho, self.slack)
+        form, alpha = self.form, self.alpha
+        if hasattr(self.solver, "respond"):
+            value = self.solver.respond(sigma, self.centre, w, *out, image)
+        else:
+            hinges = self.offset - self.solver.products(self.support, w)
+            value = respond(form, self.first, sigma, self.centre, hinges, *out)
+            self.solver.combine(self.support, alpha, image)
+        ridge = 0.0
+        if form.ridge.any():
+            sums = np.bincount(self.owners, alpha, len(self.slack))
+            ridge = 0.5 * float(form.ridge @ sums**2)
+        cost = total_slack_cost(form, self.slack)
+        return Told(value, cost, float(alpha @ self.offset), ridge, image)
+
+    def list_starts(self) -> list[Array]:
+        """Weights to begin with, the best of them; what is likely to be comes last."""
+        best, w = self.solver.best()[0], self.solver.w
+        some = [] if hasattr(self.solver, "respond") else [aligned_zeros(len(w)), w.copy()]
+        return [*some, best.copy()]
+
+    def shorten(self, w: Array, trial: Array) -> float:
+        """A factor on the way from w to the last weights, where ψ is too large."""
+        return 0.5
+
+    def find_direction(self, gradient: Array) -> Array:
+        """Newton's, from where they were evaluated."""
+        matrix, order = self.solver.curvature(self.support, self.parts)
+        return solve(matrix, order, gradient)
+
+    def keep(self) -> None:
+        """Remember α(w)."""
+        self.chosen = self.alpha.copy()
+
+    def take(self, image: Array) -> None:
+        """Go to the multipliers that were kept last, of this image."""
+        self.solver.multipliers().mass[self.support] = self.chosen
+        self.solver.w[:] = image
+
+
+def move_to_proximal_point(
+    solver: CertifiedSolver, width: float, gather: Callable[..., Any] | None = None
+) -> tuple[bool, bool, float]:
     """Find the next β; whether the dual rose, whether the primal fell, and the next width.
 
     ``width`` says how far hinges must move to take an example from no mass to as much as those
-    with mass have on average: σ is that mass over the width.
+    with mass have on average: σ is that mass over the width. ``gather`` makes other planes.
     """
-    form, known = solver.by_block(solver.form), solver.multipliers()
-    support, counts = solver.planes_in_use()
-    first = np.concatenate([[0], np.cumsum(counts)])
-    offset = known.offset[support]
-    centre = known.mass[support]
     bound = solver.dual()
-    if bound <= 0.0:  # worse than no mass at all
-        centre = np.zeros_like(centre)
-    scale = np.where(np.isfinite(form.cap), form.cap, 1.0 / np.maximum(form.ridge, 1e-300))
-    scale[scale == 0.0] = 1.0
-    owners = np.repeat(np.arange(len(counts)), counts)
-    sums = np.bincount(owners, centre, len(counts))
-    usual = float((sums / scale)[sums > 0.0].mean()) if sums.any() else 1.0
-    sigma = scale * (usual / width)
-    alpha = np.empty_like(centre)
-    slack = np.zeros(len(counts))
-    curvature = Curvature(np.zeros(len(centre), dtype=np.bool_), np.zeros(len(counts)), sigma)
+    none = bound <= 0.0  # worse than no mass at all
+    planes = gather(solver, none) if gather else Planes(solver, none)
+    total, count = planes.filled
+    rate = (total / count if count else 1.0) / width
 
-    def evaluate(w: Array) -> tuple[float, Array]:
-        """ψ(w) and ``Fᵀα(w)``."""
-        parts, image = (alpha, curvature.free, curvature.rho, slack), aligned_zeros(len(w))
-        if hasattr(solver, "respond"):
-            value = solver.respond(sigma, centre, w, *parts, image)
-        else:
-            hinges = offset - solver.products(support, w)
-            value = respond(form, first, sigma, centre, hinges, *parts)
-            solver.combine(support, alpha, image)
-        return 0.5 * float(w @ w) + value, image
+    def evaluate(w: Array) -> tuple[float, Told]:
+        told = planes.evaluate(w, rate)
+        return 0.5 * float(w @ w) + told.value, told
 
     value = math.inf
-    starts = [solver.best()[0].copy()]
-    if not hasattr(solver, "respond"):
-        starts = [aligned_zeros(len(solver.w)), solver.w.copy(), *starts]
-    for start in starts:
-        reached, trial_image = evaluate(start)
+    for start in planes.list_starts():
+        reached, found = evaluate(start)
         if not reached > value:
-            w, value, image = start, reached, trial_image
+            w, value, told = start, reached, found
     if w is not start:
-        value, image = evaluate(w)
-    chosen: tuple[Array, Array] | None = None
+        value, told = evaluate(w)
+    chosen: Array | None = None
     least = solver.best()[1] if solver.certifies else math.inf
     before = least
     for step in range(STEPS):
-        primal = 0.5 * float(w @ w) + total_slack_cost(form, slack)
+        primal = 0.5 * float(w @ w) + told.cost
         least = min(least, primal)
         if solver.certifies:
             solver.keep(w, primal)
-        dual = float(alpha @ offset) - 0.5 * float(image @ image)
-        if form.ridge.any():
-            dual -= 0.5 * float(form.ridge @ np.bincount(owners, alpha, len(counts)) ** 2)
+        dual = told.gain - 0.5 * float(told.image @ told.image) - told.ridge
         if dual > bound:
-            bound, chosen = dual, (alpha.copy(), image)
-        gradient = w - image
+            bound, chosen = dual, told.image
+            planes.keep()
+        gradient = w - told.image
         if step > 0 and 0.5 * float(gradient @ gradient) <= SHARE * (least - bound):
             break
-        direction = _solve(*solver.curvature(support, curvature), gradient)
+        direction = planes.find_direction(gradient)
         slope = float(direction @ gradient)
         if not slope < 0.0:
             break
         length = 1.0
         while True:
             trial = w + length * direction
-            reached, image = evaluate(trial)
+            reached, told = evaluate(trial)
             if reached <= value + 1e-4 * length * slope or length < 1e-6:
                 break
-            length *= 0.5
+            length *= planes.shorten(w, trial)
         w, value = trial, reached
     if chosen is not None:
-        known.mass[support] = chosen[0]
-        solver.w[:] = chosen[1]
+        planes.take(chosen)
     # Where it took few steps, the next point may lie farther.
     width *= 1 / 3 if step <= 6 else 0.7 if step <= 12 else 1.5 if step <= 20 else 3.0
     return chosen is not None, least < before, width
 
 
-def _solve(matrix: Any, order: Array | None, gradient: Array) -> Array:
+def solve(matrix: Any, order: Array | None, gradient: Array) -> Array:
     """``−(I + matrix)⁻¹·gradient``; ``order`` are the weights that rows stand for, None: all.
 
     The matrix may also be given as what multiplies vectors by it, and its diagonal.
     """
     if isinstance(matrix, tuple):
         multiply, diagonal = matrix
-        return _conjugate_gradients(multiply, diagonal, -gradient)
+        return conjugate_gradients(multiply, diagonal, -gradient)
     matrix[np.diag_indices(len(matrix))] += 1.0
     right = gradient if order is None else gradient[order]
     try:
@@ -258,9 +312,7 @@ def _solve(matrix: Any, order: Array | None, gradient: Array) -> Array:
     return out
 
 
-def _conjugate_gradients(
-    multiply: Callable[[Array], Array], diagonal: Array, right: Array
-) -> Array:
+def conjugate_gradients(multiply: Callable[[Array], Array], diagonal: Array, right: Array) -> Array:
     """``(I + matrix)⁻¹·right`` up to a third; the matrix is what multiplies, and its diagonal."""
     inverse = 1.0 / (1.0 + diagonal)
     found, residual = np.zeros_like(right), right

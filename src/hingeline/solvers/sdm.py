@@ -184,8 +184,8 @@ class Accelerator:
         mass of those known is not worth its price: long sequences, of which there are few and
         which need many planes each, spent most of their time on it.
         """
-        if self.newton or self._crawls(estimate, work):
-            return self._take_newton_steps(solver)
+        if self.newton or self.crawls(estimate, self.price(work)):
+            return self.take_newton_steps(solver)
         if solver.clock <= 4:
             return False
         light = solver.plane_size <= SMALL_PLANE
@@ -215,12 +215,11 @@ class Accelerator:
         algebra = min(self.n_weights**3 / (24.0 * work), self.conjugate) / self.visited
         return 25.0 * (0.2 + algebra) + SMALL_FIT / work
 
-    def _crawls(self, gap: float, work: float) -> bool:
-        """Whether Newton steps promise more than sweeps for the same work; then they begin."""
+    def crawls(self, gap: float, price: float) -> bool:
+        """Whether Newton steps promise more than sweeps at the same price; then they begin."""
         if not math.isfinite(self.n_weights + gap):
             return False
         self.sweeps += 1
-        price = self.price(work)
         if math.isfinite(self.mark) and self.sweeps < min(max(round(price / 5.0), 1), 8):
             return False
         # Sweeps are worth it where they shrink the gap a hundredfold at the same price.
@@ -228,10 +227,11 @@ class Accelerator:
         self.mark, self.sweeps = gap, 0
         return self.newton
 
-    def _take_newton_steps(self, solver: CertifiedSolver) -> bool:
+    def take_newton_steps(self, solver: CertifiedSolver, *gather: Any) -> bool:
+        """Move to the next proximal point, of the planes that ``gather`` tells of."""
         from hingeline.solvers import newton  # few fits want it
 
-        rose, fell, self.width = newton.move_to_proximal_point(solver, self.width)
+        rose, fell, self.width = newton.move_to_proximal_point(solver, self.width, *gather)
         self.idle = 0 if rose or fell else self.idle + 1
         if self.idle > 2:
             self.newton, self.idle, self.mark, self.sweeps = False, 0, math.inf, 0
