@@ -56,7 +56,7 @@ def train(
     scheme: app.Scheme = None,
     edges: Annotated[
         str | None,
-        Option(help="Pairs to score in sets of labels: full, tree or none.", show_default="full"),
+        Option(help="Pairs of labels in sets: auto, full, tree or none.", show_default="auto"),
     ] = None,
     max_iter: app.MaxIter = 1000,
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,
