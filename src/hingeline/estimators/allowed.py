@@ -48,12 +48,14 @@ def choose_scheme(
 
 
 def find_scheme(classes: Array, labels: Array, offsets: Array) -> str | None:
-    """The scheme that all labels keep to, and with which sequences of any length have labels."""
+    """The scheme that 99 % of the tags keep to, and in which any sequence has some labelling."""
     name = schemes.detect_from_arrays(classes.tolist(), labels, offsets)
-    if name is None or first_invalid(name, classes, labels, offsets) is not None:
+    if name is None:
         return None
-    start, move, end = _moves_of(tuple(classes.tolist()), name)
-    return name if (start & end & move.diagonal()).any() and not move.all() else None
+    start, move, end = valid = _moves_of(tuple(classes.tolist()), name)
+    wrong = np.count_nonzero(~schemes.keeps_to(valid, labels, offsets))
+    fine = 100 * wrong <= np.count_nonzero((classes != "O")[labels]) and not move.all()
+    return name if fine and (start & end & move.diagonal()).any() else None
 
 
 def first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -> str | None:

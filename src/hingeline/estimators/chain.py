@@ -109,7 +109,7 @@ class ChainModel:
         Tag scheme of the labels: only labellings that it allows are predicted, and compete in
         training. The training labels must be valid. ``"auto"`` finds the scheme, and enforces
         none where labels are not tags or (with a warning) not valid. None: as ``"none"``, but
-        ``ChainSSVM.fit`` finds one for predictions without ``allowed``, if all labels keep to it.
+        ``ChainSSVM.fit`` finds one for predictions without ``allowed``, if 99 % of tags keep to it.
 
     Attributes
     ----------
