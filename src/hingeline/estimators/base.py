@@ -393,10 +393,7 @@ def measure_columns(X: Array) -> tuple[Array, ...]:
 
 
 def measure_named(X: sp.csr_matrix) -> tuple[Array, ...]:
-    """As :func:`measure_columns`, for numbers in dicts: only what every token has gets a mean.
-
-    What few tokens have, and at most 10 of it (counts, tf-idf), looks as if it were an indicator.
-    """
+    """The same of numbers in dicts; only what all tokens have is centred, small rare ones are 1."""
     values, (n, d) = X.data.astype(np.float64), X.shape
     count = np.maximum(np.bincount(X.indices, minlength=d), 1)
     means = np.where(count == n, np.bincount(X.indices, values, d) / count, 0.0)

@@ -163,9 +163,8 @@ class ChainModel:
 
     def _allows(self: Any, labels: Array, offsets: Array) -> bool:
         """Whether labellings keep to the scheme, where there is one."""
-        given = self.classes_, labels, offsets
         asked = self.scheme and self.scheme_
-        return not asked or masks.first_invalid(asked, *given) is None
+        return not asked or masks.first_invalid(asked, self.classes_, labels, offsets) is None
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
         if infeasible.any():
@@ -459,8 +458,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
             what = f"y holds {label!r}, which is not among classes_"
             raise ValueError(f"{what}: leave its sequence out.")
         labels = reading.number_labels(flat, index)
-        if self.scheme:  # refuses invalid labels
-            masks.choose_scheme(self.scheme_, self.classes_, labels, offsets)
+        known = self.classes_, labels, offsets
+        masks.choose_scheme(self.scheme and self.scheme_, *known)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
         found = np.empty((len(offsets) - 1, 4))
         self._over(chain_batch.summed_slack_all, problem, int(bins), found)

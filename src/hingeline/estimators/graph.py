@@ -588,8 +588,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     def predict(self, X: Any) -> list[Array]:
         """Labels of the nodes of every graph, one array each: the best that inference finds."""
         check_is_fitted(self, "weights_")
-        none = isinstance(X, (list, tuple)) and not X  # the last batch of a loop may be empty
-        return Labels() if none else super().predict(X)
+        return super().predict(X) if not isinstance(X, (list, tuple)) or X else Labels()
 
     def _as_output(self, problem: GraphProblem, states: Array) -> list[Array]:
         return Labels(np.split(self.classes_[states], problem.node_offset[1:-1]))
