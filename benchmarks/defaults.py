@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -517,7 +518,92 @@ def run_taggers(quick: bool) -> list[Row]:
     return rows
 
 
-PARTS = ("emotions", "label sets", "label trees", "grids", "numbers", "graphs", "all")
+# Numbers in dicts, and pairs of labels -----------------------------------------------------------
+
+
+def number_dicts(sentence: Any, odd: bool) -> list[dict[str, Any]]:
+    """The dicts of the tutorials with lengths and places; odd ones are as large as they come."""
+    dicts, before = tutorial_dicts(sentence), 0.0
+    for t, (word, *_) in enumerate(sentence):
+        dicts[t] |= {"length": len(word), "place": t, "share": t / len(sentence)}
+        if odd:
+            dicts[t] |= {"offset": before, "serial": 1e6 + len(sentence)}
+        before += len(word) + 1
+    return dicts
+
+
+def run_dicts(quick: bool) -> list[Row]:
+    """200 sentences of dicts with numbers: right tokens or span F1 of 1,000 others."""
+    from peers import crfsuite_fit, crfsuite_predict
+
+    rows: list[Row] = []
+    for name, parts in read_taggers(50 if quick else 200).items():
+        texts: Any = [zip(*map(t.sentences, range(len(t.names))), strict=True) for t, _ in parts]
+        texts = [[list(zip(*columns, strict=True)) for columns in part] for part in texts]
+        for kind in ("plain", "numbers", "odd numbers"):
+            X = [
+                [
+                    tutorial_dicts(s) if kind == "plain" else number_dicts(s, kind[0] == "o")
+                    for s in own
+                ]
+                for own in texts
+            ]
+            row: Row = {"part": "dicts", "data": name, "features": kind}
+
+            def judge(found: Any, truth: Any = parts[1][1]) -> float:
+                result = evaluate(truth, [list(map(str, labels)) for labels in found])
+                score = result.token_accuracy if result.span_f1 is None else result.span_f1
+                return 100.0 * float(score)
+
+            for way, model in (("default", ChainSSVM()), ("unscaled", ChainSSVM(scale=False))):
+                row[f"{way} cpu"] = timed_fit(model.set_params(random_state=0), X[0], parts[0][1])
+                row[way] = judge(model.predict(X[1]))
+            settings = {"c1": 0.1, "c2": 0.1, "max_iterations": 100}
+            peer = crfsuite_fit(X[0], parts[0][1], params=settings)  # as the tutorials do
+            row["crfsuite cpu"] = peer.train.cpu
+            row["crfsuite"] = judge(crfsuite_predict(peer.model, X[1])[0])
+            rows.append(row)
+            console.print(row)
+    return rows
+
+
+def run_pairs(quick: bool) -> list[Row]:
+    """Micro and macro F1 by pairs of the most frequent labels, and of a classifier per label."""
+    rows: list[Row] = []
+    sizes = (
+        ("scene", 6),
+        ("yeast", 14),
+        ("enron", 15),
+        ("enron", 20),
+        ("enron", 30),
+        ("enron", 53),
+    )
+    more = (("medical", 20), ("medical", 45), ("bibtex", 20), ("bibtex", 30))
+    for name, k in sizes[:1] if quick else sizes + more:
+        X, Y, X_test, Y_test = (sp.csr_matrix(a) for a in load_multilabel(name)[:4])
+        often = np.argsort(-np.asarray(Y.sum(axis=0)).ravel(), kind="stable")[:k]
+        Y, Y_test = Y.toarray()[:1200, often], Y_test.toarray()[:, often]
+        seen, asked = (a.toarray() if name in ("scene", "yeast") else a for a in (X[:1200], X_test))
+        limits: Any = {"random_state": 0, "max_time": 60.0}
+        ways: dict[str, Any] = {
+            way: MultilabelSSVM(edges=way, **limits) for way in ("auto", "full", "tree", "none")
+        }
+        ways["logistic"] = OneVsRestClassifier(LogisticRegression(max_iter=300))
+        row: Row = {"part": "pairs", "data": name, "k": len(often)}
+        for way, model in ways.items():
+            row[f"{way} cpu"] = timed_fit(model, seen, Y)
+            found = model.predict(asked)
+            for kind in ("micro", "macro"):
+                row[f"{way} {kind}"] = 100.0 * f1_score(
+                    Y_test, found, average=kind, zero_division=0
+                )
+        rows.append(row)
+        console.print(row)
+    return rows
+
+
+PARTS = ("emotions", "label sets", "label trees", "grids", "numbers", "graphs")
+PARTS += ("dicts", "pairs", "all")
 
 
 def main() -> None:
@@ -553,6 +639,10 @@ def main() -> None:
         rows += run_numbers(options.quick)
     if options.part in ("graphs", "all"):
         rows += run_worlds(options.quick) + run_plain_sets(options.quick)
+    if options.part in ("dicts", "all"):
+        rows += run_dicts(options.quick)
+    if options.part in ("pairs", "all"):
+        rows += run_pairs(options.quick)
     write_results("defaults", rows, quick=options.quick)
 
 

@@ -85,7 +85,7 @@ def label_set(name: str) -> Task:
     def score(model: Any) -> float:
         return 100.0 * multilabel_scores(Y_test, model.predict(X_test)).micro_f1
 
-    return Task(MultilabelSSVM(0.1), X, Y, score)
+    return Task(MultilabelSSVM(0.1, edges="full"), X, Y, score)
 
 
 def make_task(name: str) -> Task:

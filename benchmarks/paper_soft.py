@@ -148,7 +148,7 @@ def multilabel_task(name: str, C: float, quick: bool) -> Task:
         return {first: measures.pop(first)} | measures
 
     def estimator(inference: str) -> MultilabelSSVM:
-        return MultilabelSSVM(C, inference=inference, n_jobs=1)
+        return MultilabelSSVM(C, edges="full", inference=inference, n_jobs=1)
 
     return Task(name, estimator, C, X, Y, judge, Y.shape[1] <= 16)
 

@@ -113,11 +113,11 @@ def check_common(estimator: Any) -> None:
     check_nu(estimator)
     effective_n_jobs(estimator.n_jobs)
     check_switches(estimator)
-    if getattr(estimator, "scheme", None) not in (None, "auto"):
+    if getattr(estimator, "scheme", None) not in (None, "none", "auto"):
         try:
             scheme_name(estimator.scheme)
         except ValueError:
-            known = f"None, 'auto' or one of {', '.join(SCHEMES)}"
+            known = f"None, 'none', 'auto' or one of {', '.join(SCHEMES)}"
             raise ValueError(f"scheme must be {known}, got {estimator.scheme!r}.") from None
     for callback in as_callbacks(estimator.callbacks):
         require(callable(callback), f"callbacks must be callable, got {callback!r}.", TypeError)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -225,7 +226,7 @@ def is_valid(labels: Any) -> bool:
 def test_predictions_keep_to_the_scheme(scheme: str) -> None:
     X, y = tagged(0)
     new, _ = tagged(1, 100)
-    free = ChainSSVM(tol=1e-2, random_state=0, boundary=False).fit(X, y)
+    free = ChainSSVM(tol=1e-2, random_state=0, boundary=False, scheme="none").fit(X, y)
     assert free.scheme_ is None
     assert not all(is_valid(labels) for labels in free.predict(new))
     model = clone(free).set_params(scheme=scheme).fit(X, y)
@@ -295,9 +296,11 @@ def test_labels_that_are_no_tags() -> None:
     assert ChainSSVM(scheme="auto", random_state=0).fit(X, y).scheme_ is None
     with pytest.raises(ValueError, match=r"scheme='IOB2' does not suit the labels: 'NN' is not a"):
         ChainSSVM(scheme="IOB2").fit(X, y)
-    with pytest.raises(ValueError, match=r"scheme must be None, 'auto' or one of IO, .*got 'BOI'"):
+    with pytest.raises(
+        ValueError, match=r"scheme must be None, 'none', 'auto' or one of IO, .*got 'BOI'"
+    ):
         ChainSSVM(scheme="BOI").fit(X, y)
-    with pytest.raises(ValueError, match=r"scheme must be None, 'auto' or one of .*got 3"):
+    with pytest.raises(ValueError, match=r"scheme must be None, 'none', 'auto' or one of .*got 3"):
         ChainSSVM(scheme=3).fit(X, y)
 
 
@@ -337,3 +340,24 @@ def test_warm_start_under_a_new_scheme_starts_afresh() -> None:
         model.set_params(scheme="IOB2").fit(X, y)
     whole = ChainSSVM(scheme="IOB2", tol=1e-6, random_state=0).fit(X, y)
     assert model.primal_objective_ == pytest.approx(whole.primal_objective_, rel=2e-6)
+
+
+def test_predictions_keep_to_the_scheme_of_the_labels_unasked(tmp_path: Path) -> None:
+    (X, y), (new, _) = tagged(0), tagged(1, 100)
+    tagger = ChainSSVM(tol=1e-2, random_state=0, boundary=False).fit(X, y)
+    free = clone(tagger).set_params(scheme="none").fit(X, y)
+    np.testing.assert_array_equal(tagger.weights_, free.weights_)  # training knows of none
+    assert (tagger.scheme_, free.scheme_) == ("IOB2", None)
+    found = [labels.tolist() for labels in tagger.predict(new)]
+    assert all(map(is_valid, found))
+    assert not all(is_valid(labels) for labels in free.predict(new))
+    fixed = tagger.predict(new[:1], allowed=[{0: "I-X"}])  # who says so is heard
+    assert fixed[0][0] == "I-X"
+    tagger.save(tmp_path / "m.hinge")
+    assert [
+        labels.tolist() for labels in ChainSSVM.load(tmp_path / "m.hinge").predict(new)
+    ] == found
+    # Not where a label breaks it, nor where a sequence of one token would have no label.
+    x = [[{"w": "a"}, {"w": "b"}]] * 2
+    broken = ChainSSVM().fit(x, [["O", "I-X"], ["B-X", "O"]])
+    assert (broken.scheme_, ChainSSVM().fit(x, [["B-X", "E-X"]] * 2).scheme_) == (None, None)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, load
@@ -380,6 +380,15 @@ def test_score_counts_node_weights() -> None:
     own = np.arange(len(X))
     expected = (hits * weights * own[:, None]).sum() / (weights * own[:, None]).sum()
     assert model.score(X, Y, sample_weight=own) == pytest.approx(expected)
+
+
+def test_no_graphs_have_no_labels() -> None:
+    X = [Graph([[1.0], [-1.0]], [(0, 1)])]
+    assert fit(X, [["a", "b"]], inference="enumeration").predict([]) == []
+    with pytest.raises(NotFittedError):
+        GraphSSVM().predict([])
+    with pytest.raises(ValueError, match="X is empty: there are no graphs"):
+        GraphSSVM().fit([], [])
 
 
 def test_decision_function_is_conditional() -> None:

@@ -202,6 +202,15 @@ def test_chow_liu() -> None:
     assert {(1, 3), (3, 4)} <= set(best)
 
 
+def test_pairs_of_many_labels_are_a_tree_unasked() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 3)), rng.integers(0, 2, size=(40, 16))
+    many, few = (MultilabelSSVM(tol=0.5, random_state=0).fit(X, y) for y in (Y, Y[:, :15]))
+    tree = MultilabelSSVM(edges="tree", tol=0.5, random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(many.weights_, tree.weights_)
+    assert len(few.edges_) == 15 * 14 // 2
+
+
 def test_nothing_of_the_size_of_examples_times_pairs() -> None:
     """159 labels with all 12,561 pairs, as in bibtex."""
     rng = np.random.default_rng(0)
@@ -222,7 +231,7 @@ def test_too_many_pairs_are_refused_before_they_are_made(monkeypatch: Any) -> No
     X, Y = rng.normal(size=(40, 3)), rng.integers(0, 2, size=(40, 120))
     monkeypatch.setattr(_checks, "available_memory", lambda: 1e6)
     with pytest.raises(ValueError, match=r"7,140 pairs of 120 labels need 0.0 GiB.*edges=\"tree\""):
-        MultilabelSSVM().fit(X, Y)
+        MultilabelSSVM(edges="full").fit(X, Y)
     assert MultilabelSSVM(edges="tree", tol=0.3).fit(X, Y).converged_
     monkeypatch.undo()
     assert _checks.available_memory() > 1e6

@@ -74,7 +74,7 @@ def test_solvers_agree_on_trees(kind: str) -> None:
 def test_auto_goes_by_what_decoding_costs(n: int, labels: int, params: Any, chosen: str) -> None:
     rng = np.random.default_rng(0)
     posed: list[Any] = []
-    model: Any = MultilabelSSVM(0.1, **params)
+    model: Any = MultilabelSSVM(0.1, **{"edges": "full", **params})
     model._fit_graphs = lambda problem, weights: posed.append(problem)
     model.fit(rng.normal(size=(n, 2)), rng.integers(0, 2, (n, labels)))
     assert model._solver_class(model._compile(posed[0])).name == chosen

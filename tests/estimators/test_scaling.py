@@ -143,6 +143,50 @@ def test_a_chain_is_that_of_a_scaler_before_it(kind, tmp_path):
     assert np.concatenate(back.predict(X)).tolist() == labels
 
 
+def name_numbers(X, **more):
+    """Sequences of numbers as dicts, without those that are 0."""
+    return [[{f"x{k}": float(v) for k, v in enumerate(t) if v} | more for t in x] for x in X]
+
+
+def test_numbers_in_dicts_of_any_scale(tmp_path):
+    (X, y), (new, truth) = sequences(), sequences(seed=1)
+    sizes, shift = np.array([0.01, 30.0, 1e3]), np.array([0.0, 500.0, -100.0])
+    plain = ChainSSVM(random_state=0).fit([shift + x * sizes for x in X], y)
+    dicts, others = (name_numbers([shift + x * sizes for x in part]) for part in (X, new))
+    model = ChainSSVM(random_state=0).fit(dicts, y)
+    np.testing.assert_allclose(model.feature_means_, plain.feature_means_, atol=1e-4)
+    np.testing.assert_allclose(model.feature_scales_, plain.feature_scales_, rtol=1e-5)
+    expected = plain.score([shift + x * sizes for x in new], truth)
+    assert model.score(others, truth) == pytest.approx(expected, abs=0.02)
+    unscaled = ChainSSVM(scale=False, tol=0.5).fit(dicts, y)
+    assert model.score(others, truth) > 0.7 > unscaled.score(dicts, y)
+    model.save(tmp_path / "m.hinge")
+    found = np.concatenate(model.predict(others)).tolist()
+    assert np.concatenate(hingeline.load(tmp_path / "m.hinge").predict(others)).tolist() == found
+    stream = ChainSSVM(random_state=0).partial_fit(dicts[:20], y[:20])
+    stream.partial_fit(name_numbers([shift + x * sizes for x in X[20:]], late=1.0), y[20:])
+    assert stream.feature_scales_[3] == 1.0
+    assert stream.score(others, truth) > 0.6
+    told = explain(model, dicts, index=0)
+    assert told.score == pytest.approx(model.predict_nbest(dicts[:1], 1)[0][0][1])
+
+
+def test_numbers_in_dicts_that_few_tokens_have():
+    """What a token lacks stays 0; small counts and shares stay as they are."""
+    rng = np.random.default_rng(0)
+    there = [rng.random((12, 4)) < [0.2, 0.2, 0.2, 0.7] for _ in range(20)]
+    X = [x * rng.integers(1, 5, x.shape) * [500.0, 1.0, 0.01, 100.0] for x in there]
+    y = [x[:, 0].astype(int).tolist() for x in there]
+    model = ChainSSVM(random_state=0).fit(name_numbers(X, bias=1.0), y)
+    scales = dict(zip(model.feature_names_, model.feature_scales_, strict=True))
+    assert not model.feature_means_.any()
+    assert scales["x0"] == 2000.0
+    assert scales["x1"] == scales["x2"] == scales["bias"] == 1.0
+    present = np.concatenate(X)[:, 3]
+    assert scales["x3"] == pytest.approx(np.sqrt(np.mean(present[present > 0] ** 2)))
+    assert model.score(name_numbers(X, bias=1.0), y) == 1.0
+
+
 def test_only_dense_numbers_are_scaled_unasked():
     X, y = sequences(10)
     for fitted in (

@@ -55,7 +55,7 @@ def train(
     ] = "auto",
     scheme: app.Scheme = None,
     edges: Annotated[
-        str | None, Option(help="Pairs to score in sets of labels: full (default), tree or none.")
+        str | None, Option(help="Pairs to score in sets of labels: auto, full, tree or none.")
     ] = None,
     max_iter: app.MaxIter = 1000,
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,

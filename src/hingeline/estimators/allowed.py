@@ -18,7 +18,7 @@ _moves_of = functools.lru_cache(maxsize=8)(schemes.valid_moves)
 
 def moves_of(classes: Array, scheme: str | None) -> Valid | None:
     """Masks (start, move, end) of a scheme; None where there is none."""
-    return None if scheme is None else _moves_of(tuple(classes.tolist()), scheme)
+    return None if scheme in (None, "none") else _moves_of(tuple(classes.tolist()), scheme)
 
 
 def choose_scheme(
@@ -26,14 +26,14 @@ def choose_scheme(
 ) -> str | None:
     """The scheme that decoding keeps to, after a look at the training labels.
 
-    ``scheme`` is None, "auto" or a name; ``labels`` are numbers into ``classes``; ``found`` is what
-    "auto" has found before, None included.
+    ``scheme`` is None, "none", "auto" or a name; ``labels`` are numbers into ``classes``; ``found``
+    is what "auto" has found before, None included.
     """
     name, auto = found, scheme == "auto"
     if auto and found == "":
         name = schemes.detect_from_arrays(classes.tolist(), labels, offsets)
     elif not auto:
-        name = None if scheme is None else schemes.scheme_name(scheme)
+        name = None if scheme in (None, "none") else schemes.scheme_name(scheme)
     if name is None:
         return None
     with retell(f"scheme={scheme!r} does not suit the labels: "):
@@ -45,6 +45,17 @@ def choose_scheme(
     what = f"scheme='auto' found {name}, but {wrong} No scheme is enforced"
     warn(f"{what}: repair {how}, or pass scheme=None.")
     return None
+
+
+def find_scheme(classes: Array, labels: Array, offsets: Array) -> str | None:
+    """The scheme that 99 % of the tags keep to, and in which any sequence has some labelling."""
+    name = schemes.detect_from_arrays(classes.tolist(), labels, offsets)
+    if name is None:
+        return None
+    start, move, end = valid = _moves_of(tuple(classes.tolist()), name)
+    wrong = np.count_nonzero(~schemes.keeps_to(valid, labels, offsets))
+    fine = 100 * wrong <= np.count_nonzero((classes != "O")[labels]) and not move.all()
+    return name if fine and (start & end & move.diagonal()).any() else None
 
 
 def first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -> str | None:
@@ -151,4 +162,4 @@ def explain_infeasible(problem: ChainProblem, i: int, scheme: str | None) -> str
     if limited:
         return f"allowed[{i}] leaves no labelling that is valid {scheme}: {place}."
     what = f"sequence {i} has no labelling that is valid {scheme} with the labels of classes_"
-    return f"{what}: {place}; fit with scheme=None to do without."
+    return f"{what}: {place}; fit with scheme='none' to do without."

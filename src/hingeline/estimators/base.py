@@ -349,11 +349,14 @@ class TableModel:
 
 def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
     """X with columns scaled as the model does it, if it does; the ``first`` X tells it how."""
+    named = getattr(model, "encoder_", None) is not None
     if first:
         dense = not sp.issparse(X)
         for name in SCALING:
             vars(model).pop(name, None)
-        if model._wants_scale(dense) and dense:
+        if named and model._wants_scale(True) and (X.data != 1.0).any():
+            vars(model).update(choose_scales(model, *measure_named(X)))
+        elif model._wants_scale(dense) and dense:
             vars(model).update(choose_scales(model, *measure_columns(X)))
         elif model._wants_scale(dense):
             model.feature_means_ = np.zeros(X.shape[1])
@@ -363,6 +366,9 @@ def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
     more = (0, X.shape[1] - len(model.feature_means_))  # columns that came later
     model.feature_means_ = means = np.pad(model.feature_means_, more)
     model.feature_scales_ = sizes = np.pad(model.feature_scales_, more, constant_values=1.0)
+    if named:  # what a token lacks stays 0
+        data = (X.data - means[X.indices]) / sizes[X.indices]
+        return sp.csr_matrix((data.astype(X.dtype), X.indices, X.indptr), X.shape)
     if sp.issparse(X) and not means.any():
         return sp.csr_matrix(X @ sp.diags(1.0 / sizes), dtype=X.dtype)
     rows = X.toarray() if sp.issparse(X) else X
@@ -384,6 +390,17 @@ def measure_columns(X: Array) -> tuple[Array, ...]:
         means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
     filled = np.count_nonzero(X, axis=0) / len(X)
     return means, sizes, filled, abs(X).max(axis=0), X.min(axis=0)
+
+
+def measure_named(X: sp.csr_matrix) -> tuple[Array, ...]:
+    """The same of numbers in dicts; only what all tokens have is centred, small rare ones are 1."""
+    values, (n, d) = X.data.astype(np.float64), X.shape
+    count = np.maximum(np.bincount(X.indices, minlength=d), 1)
+    means = np.where(count == n, np.bincount(X.indices, values, d) / count, 0.0)
+    squares = np.bincount(X.indices, (values - means[X.indices]) ** 2, d)
+    largest, least = (np.ravel(a.toarray()) for a in (abs(X).max(axis=0), X.min(axis=0)))
+    small = (2 * count < n) & (largest <= 10.0)
+    return means, np.sqrt(squares / count), count / n, np.where(small, 1.0, largest), least
 
 
 def choose_scales(

@@ -39,7 +39,8 @@ class TokenModel:
         ones by their largest absolute value; weights are then those of the scaled features.
         None: do so with dense columns far from the size of an indicator (a root mean square below
         ½ or above 2, but not those from 0 to about 1), unless C is a number or ``slack="nu"``;
-        those that are mostly 0, such as pixels, then count as sparse.
+        those that are mostly 0, such as pixels, then count as sparse. Likewise with numbers in
+        dicts, of those that few tokens have only where one is above 10.
     features : encoder, optional
         What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
         of it is fitted with the model. None: numbers need none; words go through
@@ -104,10 +105,11 @@ class ChainModel:
 
     Parameters
     ----------
-    scheme : None, "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default=None
+    scheme : "auto", "none", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES", "BILOU", optional
         Tag scheme of the labels: only labellings that it allows are predicted, and compete in
         training. The training labels must be valid. ``"auto"`` finds the scheme, and enforces
-        none where labels are not tags or (with a warning) not valid.
+        none where labels are not tags or (with a warning) not valid. None: as ``"none"``, but
+        ``ChainSSVM.fit`` finds one for predictions without ``allowed``, if 99 % of tags keep to it.
 
     Attributes
     ----------
@@ -148,10 +150,12 @@ class ChainModel:
         matrix, offsets, labels = given
         rows = matrix.indptr, matrix.indices, matrix.data, offsets, labels, matrix.shape[1]
         problem = chain.make_problem(*rows, cost, self.boundary, cache_mb, stride)
-        if self.scheme_ is None and allowed is None:
+        # A scheme that was not asked for is for predictions, whose costs are 0.
+        scheme = self.scheme_ if self.scheme or not (cost.any() or allowed is not None) else None
+        if scheme is None and allowed is None:
             return problem
         table = None if allowed is None else masks.allowed_table(allowed, self.classes_, offsets)
-        return chain.constrain(problem, masks.moves_of(self.classes_, self.scheme_), table)
+        return chain.constrain(problem, masks.moves_of(self.classes_, scheme), table)
 
     def _prepare(self: Any, X: Any, lengths: Any, allowed: Any) -> ChainProblem:
         """New sequences as the kernels of prediction want them."""
@@ -162,8 +166,8 @@ class ChainModel:
 
     def _allows(self: Any, labels: Array, offsets: Array) -> bool:
         """Whether labellings keep to the scheme, where there is one."""
-        given = self.classes_, labels, offsets
-        return self.scheme_ is None or masks.first_invalid(self.scheme_, *given) is None
+        asked = self.scheme and self.scheme_
+        return not asked or masks.first_invalid(asked, self.classes_, labels, offsets) is None
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
         if infeasible.any():
@@ -363,6 +367,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         matrix, offsets, labels = self._read(X, y, lengths)
         weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
         self._fit_problem(self._make(self._with_constant(matrix), offsets, labels), weights)
+        if self.scheme is None:
+            self.scheme_ = masks.find_scheme(self.classes_, labels, offsets)
         return self
 
     def partial_fit(
@@ -455,7 +461,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
             what = f"y holds {label!r}, which is not among classes_"
             raise ValueError(f"{what}: leave its sequence out.")
         labels = reading.number_labels(flat, index)
-        masks.choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
+        known = self.classes_, labels, offsets
+        masks.choose_scheme(self.scheme and self.scheme_, *known)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
         found = np.empty((len(offsets) - 1, 4))
         self._over(chain_batch.summed_slack_all, problem, int(bins), found)

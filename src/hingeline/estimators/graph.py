@@ -585,6 +585,11 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         n_nodes = sum(x.n_nodes for x in graphs)
         return self._make(graphs, np.zeros(n_nodes, dtype=np.int32), np.zeros((k, k)))
 
+    def predict(self, X: Any) -> list[Array]:
+        """Labels of the nodes of every graph, one array each: the best that inference finds."""
+        check_is_fitted(self, "weights_")
+        return super().predict(X) if not isinstance(X, (list, tuple)) or X else Labels()
+
     def _as_output(self, problem: GraphProblem, states: Array) -> list[Array]:
         return Labels(np.split(self.classes_[states], problem.node_offset[1:-1]))
 

@@ -26,6 +26,7 @@ PAIR_BYTES = 16
 RELAXED = ("soft-bcfw", "dlpw", "dlpw-smooth")
 #: With so few, Newton steps of ``"sdm"`` cope with features of any scale, on trees of labels too.
 FEW_WEIGHTS = 2000
+FEW_LABELS = 15  # all pairs of more are no better than a tree, and cost 40 to 300 times as much
 
 
 def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
@@ -68,13 +69,15 @@ def _are_label_sets(y: Any) -> bool:
 def find_pairs(edges: Any, indicator: Array, weights: Array) -> Array:
     """Pairs of labels (pairs, 2), from a word or a list."""
     n_labels = indicator.shape[1]
+    if isinstance(edges, str) and edges == "auto":  # a tree wants data, which blocks do not show
+        edges = "tree" if n_labels > FEW_LABELS and len(indicator) > 1 else "full"
     if edges is not None and not isinstance(edges, str):
         return check_pairs(edges, "edges", n_labels, "columns of y")
     if edges == "full":
         return np.column_stack(np.triu_indices(n_labels, 1)).astype(np.int64)
     if edges == "tree":
         return chow_liu(indicator, weights)
-    known = "choose one of 'full', 'tree', 'none', or give pairs"
+    known = "choose one of 'auto', 'full', 'tree', 'none', or give pairs"
     checks.require(edges == "none", f"edges={edges!r} is not known; {known}.")
     return np.zeros((0, 2), dtype=np.int64)
 
@@ -107,9 +110,10 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
 
     Parameters
     ----------
-    edges : {"full", "tree", "none"} or list of pairs, default="full"
+    edges : {"auto", "full", "tree", "none"} or list of pairs, default="auto"
         Pairs of labels that are scored together: all, those of the maximum spanning tree of their
-        mutual information (Chow and Liu), none, or pairs of column numbers of y. Without pairs
+        mutual information (Chow and Liu), none, or pairs of column numbers of y. ``"auto"`` is
+        all for up to 15 labels, the tree for more: as good, and far cheaper. Without pairs
         every label is solved by itself, and trees by masses of labels and pairs, which are the same
         problems, unless a solver or its options are named, C is infinite, or ``slack`` is not
         ``"max"``. Where pairs form loops, training keeps 16 bytes for each pair of each example,
@@ -148,7 +152,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
 
     C: float | str = "scale"
     _: KW_ONLY
-    edges: Any = "full"
+    edges: Any = "auto"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on rows of features and indicators of labels, 0 and 1.
