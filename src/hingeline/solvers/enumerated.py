@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import by_class, finite_helper, helper, kernel, prefetch
+from hingeline._jit import by_class, by_reference, finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import Changes, Mass, WorkingSet, list_change, room_for_changes, step
 from hingeline.core.formulations import (
@@ -54,6 +54,8 @@ from hingeline.solvers.sdm import SMALL, Accelerator, Pair
 
 RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as many examples.
 NEAR_STAGES = 3  # Stages at most where Newton steps may begin soon.
+STAGE_PASSES, BINDS = 4, 1.5  # Passes of a stage; it binds where so many times α would be better.
+SHRUNK = 0.1  # Passes end where gaps have come down to this share.
 VISITED = 0.4  # The share of examples that a pass visits, on average.
 CONJUGATE = 0.5  # What conjugate gradients of a Newton step cost, in sweeps over all examples.
 WORTH_A_LOOK, MOST = 2.0, 3.0  # Visits per example before a look; passes may be so many times more.
@@ -137,6 +139,7 @@ def threshold(
     return theta
 
 
+@by_reference
 class Work(NamedTuple):
     """The tables of multipliers and their drift, flat, and room to work in.
 
@@ -331,22 +334,12 @@ def visit_under(
 by_class(visit_under, VISITS.get)
 
 
-@helper
 def make_work(alpha: Array, drift: Array) -> Work:
     """The tables, flat, with room to work in."""
     m = alpha.shape[1]
-    size = m + PADDING
-    return Work(
-        alpha.reshape(alpha.size),
-        drift.reshape(drift.size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(m, dtype=np.int64),
-        np.empty((m, m)),
-    )
+    room = (np.empty(m + PADDING) for _ in range(5))
+    chosen, gram = np.empty(m, dtype=np.int64), np.empty((m, m))
+    return Work(alpha.reshape(-1), drift.reshape(-1), *room, chosen, gram)
 
 
 @helper
@@ -380,31 +373,32 @@ def move_all(
     form: Formulation,
     rule: Any,
     order: Array,
-    alpha: Array,
-    drift: Array,
+    work: Work,
     w: Array,
     visits: float,
     gaps: Array,
 ) -> None:
     """Visit the examples of ``order`` in turn."""
-    visit_in_turn(problem, form, rule, order, w, visits, gaps, make_work(alpha, drift))
+    visit_in_turn(problem, form, rule, order, w, visits, gaps, work)
 
 
 @helper
-def choose_worth(active: Array, gaps: Array, skip: float, draws: Array, order: Array) -> int:
-    """Put the examples whose gap is not below ``skip`` times the mean in a random order; how many.
+def choose_worth(
+    gaps: Array, skip: float, draws: Array, order: Array, n_active: int
+) -> tuple[int, float]:
+    """Put the examples whose gap is not below ``skip`` times the mean in a random order.
 
-    Where they are many, short runs are shuffled: neighbours in memory stay together.
+    Where they are many, short runs are shuffled: neighbours in memory stay together. How many they
+    are, and the sum of all gaps; those of examples that do not count are 0.
     """
     total = 0.0
-    for i in active:
+    for i in range(gaps.shape[0]):
         total += gaps[i]
-    least = skip * max(total / active.shape[0], 1e-300)
+    least = max(skip * total / n_active, 1e-300)
     count = 0
-    for i in active:
-        if gaps[i] >= least:
-            order[count] = i
-            count += 1
+    for i in range(gaps.shape[0]):  # no branches: a place is overwritten until an example stays
+        order[count] = i
+        count += 1 if gaps[i] >= least else 0
     run = RUN if count >= MANY else 1
     runs = count // run
     for r in range(runs):
@@ -413,7 +407,7 @@ def choose_worth(active: Array, gaps: Array, skip: float, draws: Array, order: A
             i = order[r * run + p]
             order[r * run + p] = order[other * run + p]
             order[other * run + p] = i
-    return count
+    return count, total
 
 
 @kernel
@@ -421,20 +415,28 @@ def pass_over(
     problem: Any,
     form: Formulation,
     rule: Any,
-    active: Array,
+    n_active: int,
     skip: float,
     draws: Array,
-    alpha: Array,
-    drift: Array,
+    work: Work,
     w: Array,
     visits: float,
     gaps: Array,
+    pace: Array,
 ) -> float:
-    """A pass for each row of ``draws`` over what is worth a visit; all visits so far."""
-    work = make_work(alpha, drift)
-    order = np.empty_like(active)
+    """A pass for each row of ``draws`` over what is worth a visit; all visits so far.
+
+    ``pace`` has the number of passes before, and the sum of the gaps that the first one found:
+    once it has come down to a share of that, a look at all examples is worth more.
+    """
+    order = np.empty(gaps.shape[0] + 1, dtype=np.int64)
     for q in range(draws.shape[0]):
-        count = choose_worth(active, gaps, skip, draws[q], order)
+        count, total = choose_worth(gaps, skip, draws[q], order, n_active)
+        if pace[0] == 1.0:
+            pace[1] = total
+        elif pace[0] > 1.0 and total <= SHRUNK * pace[1]:
+            break
+        pace[0] += 1.0
         visit_in_turn(problem, form, rule, order[:count], w, visits, gaps, work)
         visits += count
     return visits
@@ -594,7 +596,7 @@ class EnumeratedSDM(CertifiedSolver):
         precision: float = option(0.1, "factor by which a visit shrinks an example's violations")
         skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
         stage_factor: float = option(3.2, "large C is approached in steps of this factor")
-        stage_sweeps: int = option(2, "sweeps of a stage")
+        stage_sweeps: int = option(1, "sweeps of a stage")
         newton_weights: int = option(2000, "weights of Newton's matrices at most; 0: none", least=0)
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
@@ -610,6 +612,7 @@ class EnumeratedSDM(CertifiedSolver):
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
+        self.work = make_work(self.alpha, self.drift)
         self.counts = np.full(*shape)
         self._everyone = np.arange(compiled.n)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
@@ -670,10 +673,12 @@ class EnumeratedSDM(CertifiedSolver):
         passes = self.options.passes
         if not self.stages:  # the first gaps are soon out of date
             passes = min(passes, 4 + 2 * self.clock)
+        if stage is not self.form:
+            passes = min(passes, STAGE_PASSES)
         n = len(self.active)
         if self.looks and stage is self.form and self.clock > 4:  # few visits make looks dear
             passes = round(passes * min(max(WORTH_A_LOOK * n / max(self._visited, 1), 1.0), MOST))
-        self._visited = 0
+        self._visited, self._pace = 0, np.zeros(2)
         draws = self.rng.random((passes, max(n // RUN, min(n, MANY))))
         for part in np.array_split(draws, passes) if self._work(1) > LONG_PASS else (draws,):
             self.pass_over(part, stage)
@@ -684,10 +689,8 @@ class EnumeratedSDM(CertifiedSolver):
             self.accelerate.width = min(max(math.sqrt(max(self._distance, 0.0) / half), 1e-3), 10.0)
         work = self._work(self._visited / (VISITED * max(n, 1)))  # as much as so many passes
         leapt = final and self.accelerate(self, self._distance, work)
-        if stage is not self.form and self.clock > 1:
-            full = np.count_nonzero(self._sums() >= stage.cap * (1.0 - CAP_ROUNDING))
-            if 2 * full < np.count_nonzero(self._sums()):  # it hardly binds: on to its end
-                self.clock += -self.clock % self.options.stage_sweeps
+        if stage is not self.form and self.clock == 1 and self._best_multiple() < BINDS:
+            self.stages, stage = [], self.form  # its bounds hardly bind: the end comes at once
         if self.clock < self._blind or self.stage_begins(self.clock + 1):
             return math.inf
         # A step over all planes leaves the average behind; the first look says which one leads.
@@ -703,6 +706,14 @@ class EnumeratedSDM(CertifiedSolver):
     def _work(self, passes: float) -> float:
         """Multiplications and additions of so many passes."""
         return 2.0 * self.compiled.size * self.alpha.shape[1] * passes
+
+    def _best_multiple(self) -> float:
+        """The factor on all multipliers that lifts the dual most, bounds aside."""
+        return self.linear() / max(float(self.w @ self.w), 1e-300)
+
+    def _scale(self, factor: float) -> None:
+        """As the base does, but not far beyond what is best: twice that would be worth nothing."""
+        super()._scale(min(factor, max(BINDS * self._best_multiple(), 1.0)))
 
     def _look_at_best(self, form: Formulation, both: bool) -> float:
         """The true primal of the average or of the last iterate, whichever led before."""
@@ -732,8 +743,8 @@ class EnumeratedSDM(CertifiedSolver):
     def pass_over(self, draws: Array, form: Formulation) -> None:
         """Passes over the examples with something to gain."""
         visits = pass_over(
-            *(self.compiled.problem, form, self.rule, self.active, float(self.options.skip), draws),
-            *(self.alpha, self.drift, self.w, self.visits, self.gaps),
+            *(self.compiled.problem, form, self.rule, len(self.active), float(self.options.skip)),
+            *(draws, self.work, self.w, self.visits, self.gaps, self._pace),
         )
         self._visited += int(visits - self.visits)
         self.oracle_calls += int(visits - self.visits)
@@ -742,7 +753,7 @@ class EnumeratedSDM(CertifiedSolver):
     def visit(self, order: Array, form: Formulation) -> None:
         """Visit examples in the order given."""
         move_all(
-            *(self.compiled.problem, form, self.rule, order, self.alpha, self.drift, self.w),
+            *(self.compiled.problem, form, self.rule, order, self.work, self.w),
             *(self.visits, self.gaps),
         )
         self.visits += len(order)
