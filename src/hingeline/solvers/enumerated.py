@@ -691,12 +691,13 @@ class EnumeratedSDM(CertifiedSolver):
         leapt = final and self.accelerate(self, self._distance, work)
         if stage is not self.form and self.clock == 1 and self._best_multiple() < BINDS:
             self.stages, stage = [], self.form  # its bounds hardly bind: the end comes at once
-        if self.clock < self._blind or self.stage_begins(self.clock + 1):
+        crawls = self.clock == 1 and self._near  # perhaps: a look will tell
+        if self.clock < self._blind or (self.stage_begins(self.clock + 1) and not crawls):
             return math.inf
         # A step over all planes leaves the average behind; the first look says which one leads.
         both = leapt or self.clock % 4 == 0 or self.clock == self._blind == 2
         primal = self._look_at_best(stage, both)
-        if self.clock == 1 and self._near:
+        if crawls:
             scale = 0.5 * float(self.w @ self.w) + total_slack_cost(stage, self.violation)
             if self.gaps.sum() > 0.5 * scale:  # visits crawl at a small C, too: no detours
                 self.stages = []
