@@ -410,7 +410,7 @@ class RecordedEnumerated(Recorder, EnumeratedSDM):
     def pass_over(self, draws: Any, form: Any) -> None:
         order = np.zeros(len(self.gaps) + 1, dtype=np.int64)
         for row in draws:
-            count, _ = choose_worth(self.gaps, self.options.skip, row, order, len(self.active))
+            count, _ = choose_worth(self.gaps, self.options.skip, row, order)
             for i in order[:count]:
                 self.visit(np.array([i]), form)
                 self.iterates.append(self.w.copy())

@@ -334,14 +334,6 @@ def visit_under(
 by_class(visit_under, VISITS.get)
 
 
-def make_work(alpha: Array, drift: Array) -> Work:
-    """The tables, flat, with room to work in."""
-    m = alpha.shape[1]
-    room = (np.empty(m + PADDING) for _ in range(5))
-    chosen, gram = np.empty(m, dtype=np.int64), np.empty((m, m))
-    return Work(alpha.reshape(-1), drift.reshape(-1), *room, chosen, gram)
-
-
 @helper
 def visit_in_turn(
     problem: Any,
@@ -383,18 +375,16 @@ def move_all(
 
 
 @helper
-def choose_worth(
-    gaps: Array, skip: float, draws: Array, order: Array, n_active: int
-) -> tuple[int, float]:
+def choose_worth(gaps: Array, skip: float, draws: Array, order: Array) -> tuple[int, float]:
     """Put the examples whose gap is not below ``skip`` times the mean in a random order.
 
-    Where they are many, short runs are shuffled: neighbours in memory stay together. How many they
-    are, and the sum of all gaps; those of examples that do not count are 0.
+    Where they are many, short runs are shuffled: neighbours in memory stay together. How many there
+    are, and the sum of all gaps.
     """
     total = 0.0
     for i in range(gaps.shape[0]):
         total += gaps[i]
-    least = max(skip * total / n_active, 1e-300)
+    least = max(skip * total / gaps.shape[0], 1e-300)  # who weighs nothing has none
     count = 0
     for i in range(gaps.shape[0]):  # no branches: a place is overwritten until an example stays
         order[count] = i
@@ -415,7 +405,6 @@ def pass_over(
     problem: Any,
     form: Formulation,
     rule: Any,
-    n_active: int,
     skip: float,
     draws: Array,
     work: Work,
@@ -431,7 +420,7 @@ def pass_over(
     """
     order = np.empty(gaps.shape[0] + 1, dtype=np.int64)
     for q in range(draws.shape[0]):
-        count, total = choose_worth(gaps, skip, draws[q], order, n_active)
+        count, total = choose_worth(gaps, skip, draws[q], order)
         if pace[0] == 1.0:
             pace[1] = total
         elif pace[0] > 1.0 and total <= SHRUNK * pace[1]:
@@ -612,7 +601,9 @@ class EnumeratedSDM(CertifiedSolver):
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
-        self.work = make_work(self.alpha, self.drift)
+        rows = (np.empty(shape[1] + PADDING) for _ in range(5))
+        chosen, gram = np.empty(shape[1], dtype=np.int64), np.empty((shape[1], shape[1]))
+        self.work = Work(self.alpha.reshape(-1), self.drift.reshape(-1), *rows, chosen, gram)
         self.counts = np.full(*shape)
         self._everyone = np.arange(compiled.n)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
@@ -622,8 +613,8 @@ class EnumeratedSDM(CertifiedSolver):
         self.rule: Any = (Isotropic if closed else Pair)(self.options.precision)
         few = not self.hard and self.options.newton_weights and compiled.matrix_order is not None
         # Visits to few examples are cheaper than conjugate gradients, and Newton steps follow.
-        n_weights, small = (compiled.matrix_size, -1) if few else (math.inf, SMALL)
-        self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED, CONJUGATE, small)
+        n_weights, most = (compiled.matrix_size, -1) if few else (math.inf, SMALL)
+        self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED, CONJUGATE, most)
         self._distance = math.inf  # of the last look's primal from the dual
         self._visited = compiled.n  # examples by the last passes
         self._near = False  # Newton steps may begin soon
@@ -743,20 +734,17 @@ class EnumeratedSDM(CertifiedSolver):
 
     def pass_over(self, draws: Array, form: Formulation) -> None:
         """Passes over the examples with something to gain."""
-        visits = pass_over(
-            *(self.compiled.problem, form, self.rule, len(self.active), float(self.options.skip)),
-            *(draws, self.work, self.w, self.visits, self.gaps, self._pace),
-        )
+        known = (self.compiled.problem, form, self.rule, float(self.options.skip), draws)
+        state = (self.work, self.w, self.visits, self.gaps, self._pace)
+        visits = pass_over(*known, *state)
         self._visited += int(visits - self.visits)
         self.oracle_calls += int(visits - self.visits)
         self.visits = visits
 
     def visit(self, order: Array, form: Formulation) -> None:
         """Visit examples in the order given."""
-        move_all(
-            *(self.compiled.problem, form, self.rule, order, self.work, self.w),
-            *(self.visits, self.gaps),
-        )
+        known = (self.compiled.problem, form, self.rule, order)
+        move_all(*known, self.work, self.w, self.visits, self.gaps)
         self.visits += len(order)
         self.oracle_calls += len(order)
 
