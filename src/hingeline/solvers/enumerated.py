@@ -601,9 +601,10 @@ class EnumeratedSDM(CertifiedSolver):
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
-        rows = (np.empty(shape[1] + PADDING) for _ in range(5))
+        tables = (self.alpha.reshape(-1), self.drift.reshape(-1))
+        rows = np.empty((5, shape[1] + PADDING))
         chosen, gram = np.empty(shape[1], dtype=np.int64), np.empty((shape[1], shape[1]))
-        self.work = Work(self.alpha.reshape(-1), self.drift.reshape(-1), *rows, chosen, gram)
+        self.work = Work._make((*tables, *rows, chosen, gram))
         self.counts = np.full(*shape)
         self._everyone = np.arange(compiled.n)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
