@@ -54,7 +54,7 @@ from hingeline.solvers.sdm import SMALL, Accelerator, Pair
 
 RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as many examples.
 NEAR_STAGES = 3  # Stages at most where Newton steps may begin soon.
-STAGE_PASSES, BINDS = 4, 1.5  # Passes of a stage; it binds where so many times α would be better.
+STAGE_PASSES, BINDS = 7, 1.5  # Passes of a stage; it binds where so many times α would be better.
 SHRUNK = 0.1  # Passes end where gaps have come down to this share.
 VISITED = 0.4  # The share of examples that a pass visits, on average.
 CONJUGATE = 0.5  # What conjugate gradients of a Newton step cost, in sweeps over all examples.
