@@ -88,67 +88,97 @@ class Fresh(NamedTuple):
     C: float
 
 
-#: For measuring only.
+#: For measuring only; replaced by another grid whenever a change was made with it in view.
 FRESH = [
-    Fresh(1_000, 12, 3, "correlated", 0.3),
-    Fresh(1_300, 25, 4, "imbalanced", 0.1),
-    Fresh(2_200, 80, 6, "correlated", 0.1),
-    Fresh(5_500, 45, 8, "correlated", 1.0),
-    Fresh(9_000, 14, 5, "imbalanced", 0.5),
-    Fresh(25_000, 33, 12, "imbalanced", 0.1),
-    Fresh(70_000, 18, 3, "correlated", 0.1),
-    Fresh(1_500, 10, 3, "shifted", 0.1),
-    Fresh(3_000, 22, 5, "shifted", 0.1),
-    Fresh(2_000, 30, 4, "scales", 0.1),
-    Fresh(1_200, 120, 5, "one-hot", 0.3),
-    Fresh(4_000, 300, 10, "one-hot", 0.1),
-    Fresh(15_000, 600, 20, "one-hot", 1.0),
-    Fresh(80_000, 100, 4, "one-hot", 0.1),
-    Fresh(1_800, 4_000, 5, "counts", 0.03),
-    Fresh(6_000, 12_000, 12, "counts", 0.03),
-    Fresh(12_000, 30_000, 30, "counts", 0.1),
-    Fresh(35_000, 3_000, 8, "counts", 0.03),
+    Fresh(1_100, 40, 4, "correlated", 0.1),
+    Fresh(1_700, 17, 5, "imbalanced", 0.3),
+    Fresh(3_300, 55, 9, "mixtures", 0.1),
+    Fresh(8_000, 24, 3, "correlated", 1.0),
+    Fresh(14_000, 70, 16, "imbalanced", 0.05),
+    Fresh(45_000, 11, 6, "mixtures", 0.3),
+    Fresh(90_000, 27, 4, "correlated", 0.1),
+    Fresh(2_600, 13, 3, "shifted", 0.3),
+    Fresh(5_000, 35, 7, "scales", 0.1),
+    Fresh(1_000, 60, 3, "one-hot", 1.0),
+    Fresh(7_000, 400, 15, "one-hot", 0.3),
+    Fresh(40_000, 250, 6, "one-hot", 0.1),
+    Fresh(9_000, 90, 12, "mixed", 0.3),
+    Fresh(2_400, 9_000, 7, "counts", 0.1),
+    Fresh(9_000, 60_000, 18, "counts", 0.03),
+    Fresh(18_000, 20_000, 25, "counts", 0.3),
+    Fresh(1_500, 6_000, 4, "tf-idf", 1.0),
+    Fresh(7_000, 25_000, 22, "tf-idf", 3.0),
+    Fresh(30_000, 90_000, 12, "tf-idf", 1.0),
+    Fresh(60_000, 4_000, 30, "tf-idf", 0.3),
 ]
 
 
 def generate_fresh(case: Fresh, seed: int) -> tuple[Any, np.ndarray]:
-    """Uneven classes and a constant column; what the other columns are says the kind.
+    """Classes of different sizes and a constant column; what other columns are says the kind.
 
-    Dense: correlated ones (few factors and noise), those of classes of very different sizes, with
-    means far from 0, of scales from 0.03 to 30. Sparse: blocks of ten indicators, and counts.
+    Dense: correlated ones (few factors and noise), those of classes of very different sizes, of
+    classes in three clusters each, with means far from 0, of heavy tails and scales from 0.03
+    to 30. Sparse: indicators in blocks of two to forty, counts, the same as tf-idf, and a quarter
+    of numbers beside indicators.
     """
     n, d, k, kind, _ = case
     rng = np.random.default_rng([seed, n, d, k])
-    share = (0.6 if kind == "imbalanced" else 0.9) ** np.arange(k)
+    share = (0.55 if kind == "imbalanced" else 0.92) ** np.arange(k)
     y = rng.choice(k, size=n, p=share / share.sum())
     y[:k] = np.arange(k)
-    if kind == "one-hot":
-        blocks, table = d // 10, np.exp(0.7 * rng.normal(size=(k, d // 10, 10)))
-        bounds = np.cumsum(table / table.sum(axis=2, keepdims=True), axis=2)[y]
-        drawn = (rng.random((n, blocks, 1)) > bounds[:, :, :-1]).sum(axis=2)
-        columns = (drawn + 10 * np.arange(blocks)).ravel()
-        parts = (np.ones(n * blocks), columns, np.arange(n + 1) * blocks)
-        return sp.hstack([sp.csr_matrix(parts, (n, d)), np.ones((n, 1))]).tocsr(), y
-    if kind == "counts":
-        topics = rng.dirichlet(np.full(d, 0.05), size=k) + rng.dirichlet(np.full(d, 0.2))
-        lengths = 10 + rng.poisson(rng.gamma(2.0, 30.0, size=n))
-        rows = np.repeat(np.arange(n), lengths)
-        columns = np.empty(len(rows), dtype=np.int64)
-        for c in range(k):
-            own = y[rows] == c
-            columns[own] = rng.choice(d, size=int(own.sum()), p=topics[c] / topics[c].sum())
-        table = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(n, d))
+    if kind in ("counts", "tf-idf"):
+        table = draw_words(rng, y, d, k)
+        if kind == "tf-idf":
+            table.data = 1.0 + np.log(table.data)
+            found = np.bincount(table.indices, minlength=d)
+            table = table @ sp.diags(np.log((1.0 + n) / (1.0 + found)) + 1.0)
+            norms = np.sqrt(np.asarray(table.multiply(table).sum(axis=1)).ravel())
+            table = sp.diags(1.0 / norms) @ table
         return sp.hstack([table, np.ones((n, 1))]).tocsr(), y
-    centres = 0.8 * rng.normal(size=(k, d)) * min(1.0, np.sqrt(20.0 / d))
-    dense = centres[y] + rng.standard_t(5.0, size=(n, d))
+    if kind == "one-hot":
+        return sp.hstack([draw_indicators(rng, y, d, k), np.ones((n, 1))]).tocsr(), y
+    numbers = d // 4 if kind == "mixed" else d
+    centres = 0.7 * rng.normal(size=(3, k, numbers)) * min(1.0, np.sqrt(25.0 / numbers))
+    cluster = rng.integers(3, size=n) if kind == "mixtures" else 0
+    dense = centres[cluster, y] + rng.standard_t(4.0, size=(n, numbers))
     if kind == "correlated":
-        factors = rng.normal(size=(n, max(2, d // 5)))
-        dense = 0.5 * dense + factors @ rng.normal(size=(factors.shape[1], d)) / np.sqrt(5.0)
+        factors = rng.normal(size=(n, max(2, d // 6)))
+        dense = 0.6 * dense + factors @ rng.normal(size=(factors.shape[1], d)) / np.sqrt(6.0)
     elif kind == "shifted":
-        dense += rng.uniform(-6.0, 6.0, size=d)
+        dense += rng.uniform(-5.0, 5.0, size=d)
     elif kind == "scales":
         dense *= 10.0 ** rng.uniform(-1.5, 1.5, size=d)
+    elif kind == "mixed":
+        indicators = draw_indicators(rng, y, d - numbers, k)
+        return sp.hstack([dense, indicators, np.ones((n, 1))]).tocsr(), y
     return np.hstack([dense, np.ones((n, 1))]), y
+
+
+def draw_indicators(rng: np.random.Generator, y: np.ndarray, d: int, k: int) -> sp.csr_matrix:
+    """One indicator of each block is 1; how likely which one is depends on the class."""
+    columns, first = [], 0
+    while first < d:
+        size = min(int(rng.integers(2, 41)), d - first)
+        table = np.exp(0.6 * rng.normal(size=(k, size))) / np.arange(1, size + 1)
+        bounds = np.cumsum(table / table.sum(axis=1, keepdims=True), axis=1)[y, :-1]
+        columns.append(first + (rng.random((len(y), 1)) > bounds).sum(axis=1))
+        first += size
+    chosen = np.column_stack(columns)
+    starts = np.arange(len(y) + 1) * chosen.shape[1]
+    return sp.csr_matrix((np.ones(chosen.size), chosen.ravel(), starts), (len(y), d))
+
+
+def draw_words(rng: np.random.Generator, y: np.ndarray, d: int, k: int) -> sp.csr_matrix:
+    """Counts of words, of which few are common; a tenth of them follow the class."""
+    common = 1.0 / np.arange(3, d + 3) ** 0.9
+    lengths = 8 + rng.poisson(rng.gamma(1.5, 40.0, size=len(y)))
+    rows = np.repeat(np.arange(len(y)), lengths)
+    columns = np.empty(len(rows), dtype=np.int64)
+    for c in range(k):
+        own = y[rows] == c
+        topic = common * np.exp(np.where(rng.random(d) < 0.1, 2.0, 0.3) * rng.normal(size=d))
+        columns[own] = rng.choice(d, size=int(own.sum()), p=topic / topic.sum())
+    return sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(y), d))
 
 
 def generate(case: Case, seed: int = 0) -> tuple[Any, np.ndarray]:
@@ -266,7 +296,7 @@ def main() -> None:
     grid: Sequence[Case | Fresh] = GRID
     seed, name = 0, "tables"
     if options.fresh:
-        grid, seed, name = FRESH, 101, "tables_fresh"
+        grid, seed, name = FRESH, 31, "tables_fresh"
     elif options.held_back:
         grid, seed, name = HELD_BACK, 7, "tables_held_back"
     places = options.cases or range(4 if options.quick else len(grid))

@@ -155,6 +155,7 @@ class _Lower(Lower):
             return self.context.data_model_manager[kind].contains_nrt_meminfo()
 
         borrowing = {"cast", "phi", "getattr", "getitem", "static_getitem", "build_tuple"}
+        borrowing.add("exhaust_iter")  # ``a, b = …`` of a tuple
         kinds = self.fndesc.typemap
         return is_counted(self.fndesc.restype) or any(
             isinstance(assignment.value, numba_ir.Expr)

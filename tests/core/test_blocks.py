@@ -408,9 +408,9 @@ class RecordedSDM(Recorder, SDM):
 
 class RecordedEnumerated(Recorder, EnumeratedSDM):
     def pass_over(self, draws: Any, form: Any) -> None:
-        order = self.active.copy()
+        order = np.zeros(len(self.gaps) + 1, dtype=np.int64)
         for row in draws:
-            count = choose_worth(self.active, self.gaps, self.options.skip, row, order)
+            count, _ = choose_worth(self.gaps, self.options.skip, row, order)
             for i in order[:count]:
                 self.visit(np.array([i]), form)
                 self.iterates.append(self.w.copy())

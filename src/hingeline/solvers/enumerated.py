@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import by_class, finite_helper, helper, kernel, prefetch
+from hingeline._jit import by_class, by_reference, finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import Changes, Mass, WorkingSet, list_change, room_for_changes, step
 from hingeline.core.formulations import (
@@ -54,6 +54,8 @@ from hingeline.solvers.sdm import SMALL, Accelerator, Pair
 
 RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as many examples.
 NEAR_STAGES = 3  # Stages at most where Newton steps may begin soon.
+STAGE_PASSES, BINDS = 7, 1.5  # Passes of a stage; it binds where so many times α would be better.
+SHRUNK = 0.1  # Passes end where gaps have come down to this share.
 VISITED = 0.4  # The share of examples that a pass visits, on average.
 CONJUGATE = 0.5  # What conjugate gradients of a Newton step cost, in sweeps over all examples.
 WORTH_A_LOOK, MOST = 2.0, 3.0  # Visits per example before a look; passes may be so many times more.
@@ -137,6 +139,7 @@ def threshold(
     return theta
 
 
+@by_reference
 class Work(NamedTuple):
     """The tables of multipliers and their drift, flat, and room to work in.
 
@@ -332,24 +335,6 @@ by_class(visit_under, VISITS.get)
 
 
 @helper
-def make_work(alpha: Array, drift: Array) -> Work:
-    """The tables, flat, with room to work in."""
-    m = alpha.shape[1]
-    size = m + PADDING
-    return Work(
-        alpha.reshape(alpha.size),
-        drift.reshape(drift.size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(m, dtype=np.int64),
-        np.empty((m, m)),
-    )
-
-
-@helper
 def visit_in_turn(
     problem: Any,
     form: Formulation,
@@ -380,31 +365,30 @@ def move_all(
     form: Formulation,
     rule: Any,
     order: Array,
-    alpha: Array,
-    drift: Array,
+    work: Work,
     w: Array,
     visits: float,
     gaps: Array,
 ) -> None:
     """Visit the examples of ``order`` in turn."""
-    visit_in_turn(problem, form, rule, order, w, visits, gaps, make_work(alpha, drift))
+    visit_in_turn(problem, form, rule, order, w, visits, gaps, work)
 
 
 @helper
-def choose_worth(active: Array, gaps: Array, skip: float, draws: Array, order: Array) -> int:
-    """Put the examples whose gap is not below ``skip`` times the mean in a random order; how many.
+def choose_worth(gaps: Array, skip: float, draws: Array, order: Array) -> tuple[int, float]:
+    """Put the examples whose gap is not below ``skip`` times the mean in a random order.
 
-    Where they are many, short runs are shuffled: neighbours in memory stay together.
+    Where they are many, short runs are shuffled: neighbours in memory stay together. How many there
+    are, and the sum of all gaps.
     """
     total = 0.0
-    for i in active:
+    for i in range(gaps.shape[0]):
         total += gaps[i]
-    least = skip * max(total / active.shape[0], 1e-300)
+    least = max(skip * total / gaps.shape[0], 1e-300)  # who weighs nothing has none
     count = 0
-    for i in active:
-        if gaps[i] >= least:
-            order[count] = i
-            count += 1
+    for i in range(gaps.shape[0]):  # no branches: a place is overwritten until an example stays
+        order[count] = i
+        count += 1 if gaps[i] >= least else 0
     run = RUN if count >= MANY else 1
     runs = count // run
     for r in range(runs):
@@ -413,7 +397,7 @@ def choose_worth(active: Array, gaps: Array, skip: float, draws: Array, order: A
             i = order[r * run + p]
             order[r * run + p] = order[other * run + p]
             order[other * run + p] = i
-    return count
+    return count, total
 
 
 @kernel
@@ -421,20 +405,27 @@ def pass_over(
     problem: Any,
     form: Formulation,
     rule: Any,
-    active: Array,
     skip: float,
     draws: Array,
-    alpha: Array,
-    drift: Array,
+    work: Work,
     w: Array,
     visits: float,
     gaps: Array,
+    pace: Array,
 ) -> float:
-    """A pass for each row of ``draws`` over what is worth a visit; all visits so far."""
-    work = make_work(alpha, drift)
-    order = np.empty_like(active)
+    """A pass for each row of ``draws`` over what is worth a visit; all visits so far.
+
+    ``pace`` has the number of passes before, and the sum of the gaps that the first one found:
+    once it has come down to a share of that, a look at all examples is worth more.
+    """
+    order = np.empty(gaps.shape[0] + 1, dtype=np.int64)
     for q in range(draws.shape[0]):
-        count = choose_worth(active, gaps, skip, draws[q], order)
+        count, total = choose_worth(gaps, skip, draws[q], order)
+        if pace[0] == 1.0:
+            pace[1] = total
+        elif pace[0] > 1.0 and total <= SHRUNK * pace[1]:
+            break
+        pace[0] += 1.0
         visit_in_turn(problem, form, rule, order[:count], w, visits, gaps, work)
         visits += count
     return visits
@@ -594,7 +585,7 @@ class EnumeratedSDM(CertifiedSolver):
         precision: float = option(0.1, "factor by which a visit shrinks an example's violations")
         skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
         stage_factor: float = option(3.2, "large C is approached in steps of this factor")
-        stage_sweeps: int = option(2, "sweeps of a stage")
+        stage_sweeps: int = option(1, "sweeps of a stage")
         newton_weights: int = option(2000, "weights of Newton's matrices at most; 0: none", least=0)
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
@@ -610,6 +601,10 @@ class EnumeratedSDM(CertifiedSolver):
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
+        tables = (self.alpha.reshape(-1), self.drift.reshape(-1))
+        rows = np.empty((5, shape[1] + PADDING))
+        chosen, gram = np.empty(shape[1], dtype=np.int64), np.empty((shape[1], shape[1]))
+        self.work = Work._make((*tables, *rows, chosen, gram))
         self.counts = np.full(*shape)
         self._everyone = np.arange(compiled.n)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
@@ -619,8 +614,8 @@ class EnumeratedSDM(CertifiedSolver):
         self.rule: Any = (Isotropic if closed else Pair)(self.options.precision)
         few = not self.hard and self.options.newton_weights and compiled.matrix_order is not None
         # Visits to few examples are cheaper than conjugate gradients, and Newton steps follow.
-        n_weights, small = (compiled.matrix_size, -1) if few else (math.inf, SMALL)
-        self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED, CONJUGATE, small)
+        n_weights, most = (compiled.matrix_size, -1) if few else (math.inf, SMALL)
+        self.accelerate = Accelerator(self.options.cg_steps, n_weights, VISITED, CONJUGATE, most)
         self._distance = math.inf  # of the last look's primal from the dual
         self._visited = compiled.n  # examples by the last passes
         self._near = False  # Newton steps may begin soon
@@ -670,10 +665,12 @@ class EnumeratedSDM(CertifiedSolver):
         passes = self.options.passes
         if not self.stages:  # the first gaps are soon out of date
             passes = min(passes, 4 + 2 * self.clock)
+        if stage is not self.form:
+            passes = min(passes, STAGE_PASSES)
         n = len(self.active)
         if self.looks and stage is self.form and self.clock > 4:  # few visits make looks dear
             passes = round(passes * min(max(WORTH_A_LOOK * n / max(self._visited, 1), 1.0), MOST))
-        self._visited = 0
+        self._visited, self._pace = 0, np.zeros(2)
         draws = self.rng.random((passes, max(n // RUN, min(n, MANY))))
         for part in np.array_split(draws, passes) if self._work(1) > LONG_PASS else (draws,):
             self.pass_over(part, stage)
@@ -684,16 +681,15 @@ class EnumeratedSDM(CertifiedSolver):
             self.accelerate.width = min(max(math.sqrt(max(self._distance, 0.0) / half), 1e-3), 10.0)
         work = self._work(self._visited / (VISITED * max(n, 1)))  # as much as so many passes
         leapt = final and self.accelerate(self, self._distance, work)
-        if stage is not self.form and self.clock > 1:
-            full = np.count_nonzero(self._sums() >= stage.cap * (1.0 - CAP_ROUNDING))
-            if 2 * full < np.count_nonzero(self._sums()):  # it hardly binds: on to its end
-                self.clock += -self.clock % self.options.stage_sweeps
-        if self.clock < self._blind or self.stage_begins(self.clock + 1):
+        if stage is not self.form and self.clock == 1 and self._best_multiple() < BINDS:
+            self.stages, stage = [], self.form  # its bounds hardly bind: the end comes at once
+        crawls = self.clock == 1 and self._near  # perhaps: a look will tell
+        if self.clock < self._blind or (self.stage_begins(self.clock + 1) and not crawls):
             return math.inf
         # A step over all planes leaves the average behind; the first look says which one leads.
         both = leapt or self.clock % 4 == 0 or self.clock == self._blind == 2
         primal = self._look_at_best(stage, both)
-        if self.clock == 1 and self._near:
+        if crawls:
             scale = 0.5 * float(self.w @ self.w) + total_slack_cost(stage, self.violation)
             if self.gaps.sum() > 0.5 * scale:  # visits crawl at a small C, too: no detours
                 self.stages = []
@@ -703,6 +699,14 @@ class EnumeratedSDM(CertifiedSolver):
     def _work(self, passes: float) -> float:
         """Multiplications and additions of so many passes."""
         return 2.0 * self.compiled.size * self.alpha.shape[1] * passes
+
+    def _best_multiple(self) -> float:
+        """The factor on all multipliers that lifts the dual most, bounds aside."""
+        return self.linear() / max(float(self.w @ self.w), 1e-300)
+
+    def _scale(self, factor: float) -> None:
+        """As the base does, but not far beyond what is best: twice that would be worth nothing."""
+        super()._scale(min(factor, max(BINDS * self._best_multiple(), 1.0)))
 
     def _look_at_best(self, form: Formulation, both: bool) -> float:
         """The true primal of the average or of the last iterate, whichever led before."""
@@ -731,20 +735,17 @@ class EnumeratedSDM(CertifiedSolver):
 
     def pass_over(self, draws: Array, form: Formulation) -> None:
         """Passes over the examples with something to gain."""
-        visits = pass_over(
-            *(self.compiled.problem, form, self.rule, self.active, float(self.options.skip), draws),
-            *(self.alpha, self.drift, self.w, self.visits, self.gaps),
-        )
+        known = (self.compiled.problem, form, self.rule, float(self.options.skip), draws)
+        state = (self.work, self.w, self.visits, self.gaps, self._pace)
+        visits = pass_over(*known, *state)
         self._visited += int(visits - self.visits)
         self.oracle_calls += int(visits - self.visits)
         self.visits = visits
 
     def visit(self, order: Array, form: Formulation) -> None:
         """Visit examples in the order given."""
-        move_all(
-            *(self.compiled.problem, form, self.rule, order, self.alpha, self.drift, self.w),
-            *(self.visits, self.gaps),
-        )
+        known = (self.compiled.problem, form, self.rule, order)
+        move_all(*known, self.work, self.w, self.visits, self.gaps)
         self.visits += len(order)
         self.oracle_calls += len(order)
 
