@@ -143,6 +143,8 @@ SMALL_PLANE = 2000
 #: With more, it is tried once a sweep gains less than this fraction of the gap that is left.
 SLOW = 1.0 / 200.0
 ROUNDS = 30  # Steps in a row on small problems; each may run into a bound.
+#: But if one costs more than so many multiplications and additions, no more than so many sweeps do.
+CHEAP, SWEEPS = 5e5, 10.0
 
 
 @dataclass
@@ -189,11 +191,15 @@ class Accelerator:
         if solver.clock <= 4:
             return False
         light = solver.plane_size <= SMALL_PLANE
-        if light and np.count_nonzero(solver.multipliers().mass) <= self.small:
+        masses = np.count_nonzero(solver.multipliers().mass) if light else math.inf
+        if masses <= self.small:
+            price = 4.0 * self.iterations * masses * solver.plane_size
+            most = ROUNDS if price <= CHEAP else min(ROUNDS, int(SWEEPS * work / price))
             rounds = 0
-            while rounds < ROUNDS and _ascend(solver, self.iterations):
+            while rounds < most and _ascend(solver, self.iterations):
                 rounds += 1
-            return rounds > 0
+            if most:
+                return rounds > 0
         value = solver.dual()
         swept, self.last = value - self.last, value
         self.since += 1
