@@ -159,7 +159,7 @@ def test_numbers_in_dicts_of_any_scale(tmp_path):
     expected = plain.score([shift + x * sizes for x in new], truth)
     assert model.score(others, truth) == pytest.approx(expected, abs=0.02)
     unscaled = ChainSSVM(scale=False, tol=0.5).fit(dicts, y)
-    assert model.score(others, truth) > 0.7 > unscaled.score(dicts, y)
+    assert model.score(others, truth) > unscaled.score(dicts, y) + 0.1
     model.save(tmp_path / "m.hinge")
     found = np.concatenate(model.predict(others)).tolist()
     assert np.concatenate(hingeline.load(tmp_path / "m.hinge").predict(others)).tolist() == found

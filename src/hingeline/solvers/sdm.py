@@ -193,8 +193,9 @@ class Accelerator:
         light = solver.plane_size <= SMALL_PLANE
         masses = np.count_nonzero(solver.multipliers().mass) if light else math.inf
         if masses <= self.small:
-            price = 4.0 * self.iterations * masses * solver.plane_size
-            most = ROUNDS if price <= CHEAP else min(ROUNDS, int(SWEEPS * work / price))
+            cost = 4.0 * self.iterations * masses * solver.plane_size
+            dear = work > 0.0 and cost > CHEAP
+            most = min(ROUNDS, int(SWEEPS * work / cost)) if dear else ROUNDS
             rounds = 0
             while rounds < most and _ascend(solver, self.iterations):
                 rounds += 1
