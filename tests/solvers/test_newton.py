@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.core.formulations import make_formulation
+from hingeline.solvers import newton
 from hingeline.solvers.newton import Curvature, respond
 from hingeline.solvers.sdm import Accelerator
 from hingeline.structures import multiclass
@@ -30,6 +31,16 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return self.newton
 
     monkeypatch.setattr(Accelerator, "crawls", crawls)
+
+
+def test_fewer_planes_than_weights() -> None:
+    """Rows say as much as the matrix that they make, which is larger."""
+    rng = np.random.default_rng(0)
+    rows, gradient = rng.normal(size=(4, 9)), rng.normal(size=9)
+    expected = -np.linalg.solve(np.eye(9) + rows.T @ rows, gradient)
+    np.testing.assert_allclose(newton.solve(rows, None, gradient), expected, atol=1e-12)
+    np.testing.assert_allclose(newton.solve(rows.T @ rows, None, gradient), expected, atol=1e-12)
+    np.testing.assert_array_equal(newton.solve(rows[:0], None, gradient), -gradient)
 
 
 def flat(model: Any) -> Any:
@@ -106,7 +117,8 @@ def test_curvature_of_classes_is_that_of_their_rows(
         row[c] -= X[i]
         rows.append(row.ravel())
         owners.append(i)
-    expected = Curvature(free, rho, sigma).multiply_rows(np.array(rows), np.array(owners))
+    weighed = Curvature(free, rho, sigma).weigh_rows(np.array(rows), np.array(owners))
+    expected = weighed.T @ weighed
     upper = np.triu_indices(d * k)
     np.testing.assert_allclose(matrix[upper], expected[upper], atol=1e-12)
     assert (compiled.curvature is not None) == dense

@@ -601,7 +601,8 @@ class PlaneSolver(CertifiedSolver):
         owners = self.multipliers().owners[slots]
         rows = np.zeros((len(slots), len(self.w)))
         self.compiled.bind(blocks.write_planes)(self.block_problem, self.ws, owners, slots, rows)
-        return parts.multiply_rows(rows, owners), None
+        rows = parts.weigh_rows(rows, owners)
+        return (rows if len(rows) < rows.shape[1] else rows.T @ rows), None
 
     def _sums(self) -> Array:
         return np.add.reduceat(self.ws.alpha, self.ws.slot)

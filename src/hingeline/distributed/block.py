@@ -172,7 +172,8 @@ class Point(Planes):
         n = len(self.host.common)
         rows = sp.csr_matrix(list_entries(listed), (len(free), n))
         if n <= LARGE and max(3 * rows.nnz, 20_000) >= 2 * n * n:
-            return parts.multiply_rows(rows.toarray(), owners)
+            dense = parts.weigh_rows(rows.toarray(), owners)
+            return dense.T @ dense
         # As there: less their mean, where the sum of an example's multipliers is bound.
         some, member, members = np.unique(owners, return_inverse=True, return_counts=True)
         factor = 1.0 - np.sqrt(np.maximum(1.0 - parts.rho[some] * members, 0.0))

@@ -142,17 +142,18 @@ class Curvature(NamedTuple):
     rho: Array
     sigma: Array
 
-    def multiply_rows(self, rows: Array, owners: Array) -> Array:
-        """``Σ_i σ_i F_iᵀ(I − ρ_i 11ᵀ)F_i``; F has these rows, those of an owner side by side."""
+    def weigh_rows(self, rows: Array, owners: Array) -> Array:
+        """R with ``RᵀR = Σ_i σ_i F_iᵀ(I − ρ_i 11ᵀ)F_i``; F has these rows, by owner."""
         if not len(owners):
-            return np.zeros((rows.shape[1], rows.shape[1]))
+            return rows
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
         counts = np.diff(np.append(starts, len(owners)))
         # I − ρ11ᵀ is the square of I − c11ᵀ.
         factor = 1.0 - np.sqrt(np.maximum(1.0 - self.rho[owners[starts]] * counts, 0.0))
         sums = np.add.reduceat(rows, starts, axis=0) * (factor / counts)[:, None]
-        rows = (rows - np.repeat(sums, counts, axis=0)) * np.sqrt(self.sigma[owners])[:, None]
-        return np.asarray(rows.T @ rows)
+        return np.asarray(
+            (rows - np.repeat(sums, counts, axis=0)) * np.sqrt(self.sigma[owners])[:, None]
+        )
 
 
 class Told(NamedTuple):
@@ -293,11 +294,16 @@ def move_to_proximal_point(
 def solve(matrix: Any, order: Array | None, gradient: Array) -> Array:
     """``−(I + matrix)⁻¹·gradient``; ``order`` are the weights that rows stand for, None: all.
 
-    The matrix may also be given as what multiplies vectors by it, and its diagonal.
+    The matrix may also be given as what multiplies vectors by it, and its diagonal, or as R, with
+    fewer rows than columns, where it is ``RᵀR``.
     """
     if isinstance(matrix, tuple):
         multiply, diagonal = matrix
         return conjugate_gradients(multiply, diagonal, -gradient)
+    if not len(matrix):
+        return -gradient
+    if len(matrix) < matrix.shape[1]:
+        return matrix.T @ -solve(matrix @ matrix.T, None, matrix @ gradient) - gradient
     matrix[np.diag_indices(len(matrix))] += 1.0
     right = gradient if order is None else gradient[order]
     try:
