@@ -585,7 +585,7 @@ class EnumeratedSDM(CertifiedSolver):
         precision: float = option(0.1, "factor by which a visit shrinks an example's violations")
         skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
         stage_factor: float = option(3.2, "large C is approached in steps of this factor")
-        stage_sweeps: int = option(1, "sweeps of a stage")
+        stage_sweeps: int = option(2, "sweeps of a stage")
         newton_weights: int = option(2000, "weights of Newton's matrices at most; 0: none", least=0)
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
