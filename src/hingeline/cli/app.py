@@ -222,7 +222,7 @@ Select = Annotated[str | None, Option(
 )]
 # fmt: on
 Tol = Annotated[float, Option(help="Stop at this certified gap, as a share of the objective.")]
-Scheme = Annotated[str | None, Option(help="Keep to this tag scheme: auto, IOB2, BIOES, …")]
+Scheme = Annotated[str | None, Option(help="Keep to this tag scheme: auto, none, IOB2, …")]
 MaxIter = Annotated[int, Option(min=1, help="Make at most this many passes.")]
 Constraints = Annotated[str | None, Option(help="Rules: a TOML file, citations or seminars.")]
 Bootstrap = Annotated[int, Option(min=0, help="Resamples for 95 % intervals; 0 gives none.")]

@@ -287,7 +287,7 @@ class Sequences(Shard):
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
         known = merge_classes(estimator, told) | {"encoder_": None}
-        known["scheme_"] = estimator.scheme  # each block checks its labels
+        known["scheme_"] = None if estimator.scheme == "none" else estimator.scheme
         kinds = {type(one["encoder"]) for one in told}
         if len(kinds) > 1:
             words = {type(None): "numbers"}
@@ -306,7 +306,7 @@ class Sequences(Shard):
         matrix = change(self.matrix, own, estimator.n_features_in_)
         matrix = checks.as_csr(scale_columns(estimator, matrix))
         labels = number_own(estimator, self.flat)
-        if estimator.scheme is not None:
+        if estimator.scheme_ is not None:  # each block checks its labels
             choose_scheme(estimator.scheme, estimator.classes_, labels, self.offsets)
         problem = estimator._make(estimator._with_constant(matrix), self.offsets, labels)
         return self.compile(estimator, problem), self.weights
