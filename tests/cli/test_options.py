@@ -215,13 +215,13 @@ def test_scheme(folder):
     template = write(folder / "template", "U0:%x[0,0]\nB\n")
     options = ("--template", template, "-C", "1")
     tags = {}
-    for scheme in (None, "auto", "BIO"):
+    for scheme in (None, "none", "auto", "BIO"):
         _, model = train(folder, *options, *(("--scheme", scheme) if scheme else ()))
-        assert model.scheme_ == (None if scheme is None else "IOB2")
+        assert model.scheme_ == (None if scheme == "none" else "IOB2")
         lines = done("predict", folder / "m.hinge", folder / "test.conll").split("\n")
         tags[scheme] = [line.split()[-1] for line in lines if line]
-    assert tags[None] == ["O", "I-PER"]
-    assert tags["auto"] == tags["BIO"] != tags[None]
+    assert tags["none"] == ["O", "I-PER"]
+    assert tags[None] == tags["auto"] == tags["BIO"] != tags["none"]
     assert tags["auto"][1] != "I-PER"
 
 
