@@ -219,14 +219,16 @@ class TestRestricted:
 
     def test_more_violators_come_nearer_to_the_whole_problem(self) -> None:
         X, y = self.data()
-        duals = [
-            ChainSSVM(0.3, slack="sum", violators=v, tol=1e-4, fit_intercept=False)
-            .fit(X, y)
-            .dual_objective_
+        fits = [
+            ChainSSVM(0.3, slack="sum", violators=v, tol=1e-4, fit_intercept=False).fit(X, y)
             for v in ("argmax", 5, 20, "all")
         ]
-        assert duals == sorted(duals)
-        assert duals[0] < 0.99 * duals[-1]
+        # Each fit bounds its own optimum. Those of 20 and of all outputs are nearly the same.
+        below = np.array([fit.dual_objective_ for fit in fits])
+        above = np.array([fit.restricted_objective_ for fit in fits[:3]])
+        above = np.append(above, fits[3].primal_objective_)
+        assert np.all(below[:-1] <= above[1:])
+        assert np.all(above[:2] < 0.99 * below[1:3])
 
     def long_chains(self) -> Any:
         rng = np.random.default_rng(0)
