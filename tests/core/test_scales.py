@@ -211,18 +211,25 @@ def test_decoding_of_graphs_in_other_units(inference):
             assert excess == unit * decode_excess(problem, i, model.weights_, 1.0, y)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_hard_margins_in_other_units():
     """Classes 1 and 2 cost nothing instead of each other: their scores meet, up to rounding.
 
     Whether they do within the passes there are is luck in the large unit, where 7 of 20 seeds do
-    not end: estimates of the gap of a hard margin count ``1 + total``, which has no one unit.
+    not end: estimates of the gap of a hard margin count ``1 + total``, which has no one unit. Which
+    seeds these are depends on the processor.
     """
     rng = np.random.default_rng(0)
     X = np.repeat(rng.normal(size=(12, 4)), 2, axis=0)
     y = np.where(X[:, 0] > 0.0, 0, np.arange(24) % 2 + 1)
     costs = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
     base = MulticlassSSVM(np.inf, loss=costs, random_state=4).fit(X, y)
+    assert base.converged_
     for unit in UNITS:
-        model = MulticlassSSVM(np.inf, loss=(unit, costs), random_state=4).fit(X, y)
-        assert model.converged_
-        assert model.primal_objective_ == pytest.approx(unit**2 * base.primal_objective_, rel=1e-6)
+        fits = [
+            MulticlassSSVM(np.inf, loss=(unit, costs), random_state=seed).fit(X, y)
+            for seed in range(8)
+        ]
+        found = [model.primal_objective_ for model in fits if model.converged_]
+        assert found
+        np.testing.assert_allclose(found, unit**2 * base.primal_objective_, rtol=1e-6)
