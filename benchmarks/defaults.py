@@ -15,19 +15,32 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.svm import LinearSVC
 
 from datasets import BenchmarkError, conll2000
 from harness import argument_parser, console, entry_point, kept_rows, write_results
-from hingeline import ChainSSVM, Graph, GraphSSVM, MultilabelSSVM
+from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM
 from hingeline.evaluation.metrics import evaluate
 from hingeline.features import DictEncoder, SparseSequences, TokenTable, TokenTemplates
-from published import load_conll2002, load_multilabel, load_ud_english_ewt
+from published import (
+    load_conll2002,
+    load_letter,
+    load_mnist,
+    load_multilabel,
+    load_news20,
+    load_ud_english_ewt,
+    load_usps,
+)
+from tables import Fresh, generate_fresh
 
 Row = dict[str, Any]
 
@@ -602,8 +615,68 @@ def run_pairs(quick: bool) -> list[Row]:
     return rows
 
 
+def draw_tables(quick: bool) -> Iterator[tuple[str, Any, np.ndarray]]:
+    """Tables with one label a row; the generated ones are kinds that nothing was chosen on."""
+    for load in (load_iris,) if quick else (load_iris, load_wine, load_breast_cancer, load_digits):
+        yield load.__name__[5:], *load(return_X_y=True)
+    if not quick:
+        for kind in ("correlated", "imbalanced", "mixtures", "shifted", "scales", "one-hot"):
+            X, y = generate_fresh(Fresh(1_200, 40, 5, kind, 1.0), seed=77)
+            yield kind, X[:, :-1], y
+        for kind in ("mixed", "counts", "tf-idf"):
+            X, y = generate_fresh(Fresh(1_600, 2_000, 8, kind, 1.0), seed=77)
+            yield kind, X[:, :-1], y
+        rng, digits = np.random.default_rng(0), load_usps()
+        rows = rng.permutation(len(digits[1]))[:3000]
+        X, y = digits[0][rows], digits[1][rows]
+        yield "usps", X, y
+        yield "usps, 60 components", PCA(60, random_state=0).fit_transform(X), y
+        digits = load_mnist()
+        rows = rng.permutation(len(digits[1]))[:2000]
+        yield "mnist, 0 to 255", digits[0][rows].astype(float), digits[1][rows]
+        letters = load_letter()
+        rows = rng.permutation(len(letters[1]))[:4000]
+        yield "letter", letters[0][rows].toarray(), letters[1][rows]
+        words, y = load_news20()
+        rows = rng.permutation(len(y))[:4000]
+        words, y = words[rows].astype(float), y[rows]
+        yield "news20, counts", words, y
+        text = TfidfTransformer(sublinear_tf=True).fit_transform(words)
+        yield "news20, tf-idf", text, y
+        yield "news20, 100 components", TruncatedSVD(100, random_state=0).fit_transform(text), y
+
+
+def run_tables(quick: bool) -> list[Row]:
+    """Right rows of a held-out half: the default C, the old one, and scikit-learn's defaults."""
+    rows: list[Row] = []
+    for name, X, y in draw_tables(quick):
+        row: Row = {"part": "tables", "data": name, "n": len(y) // 2, "d": X.shape[1]}
+        repeats = 5 if len(y) < 2000 else 1
+        for seed in range(repeats):
+            order = np.random.default_rng(seed).permutation(len(y))
+            seen, asked = np.split(order, [len(y) // 2])
+            size = MaxAbsScaler() if sp.issparse(X) else StandardScaler()
+            limits: Any = {"random_state": 0, "max_time": 60.0}
+            ways: dict[str, Any] = {
+                "default": MulticlassSSVM(**limits),
+                "C = 1": MulticlassSSVM(1.0, **limits),
+                "C = auto": MulticlassSSVM("auto", **limits),
+                "LinearSVC": LinearSVC(random_state=0),
+                "LinearSVC, scaled": make_pipeline(size, LinearSVC(random_state=0)),
+                "logistic, scaled": make_pipeline(clone(size), LogisticRegression(max_iter=300)),
+            }
+            for way, model in ways.items():
+                seconds = timed_fit(model, X[seen], y[seen])
+                right = 100.0 * float(np.mean(model.predict(X[asked]) == y[asked]))
+                row[way] = row.get(way, 0.0) + right / repeats
+                row[f"{way} cpu"] = row.get(f"{way} cpu", 0.0) + seconds / repeats
+        rows.append(row)
+        console.print(row)
+    return rows
+
+
 PARTS = ("emotions", "label sets", "label trees", "grids", "numbers", "graphs")
-PARTS += ("dicts", "pairs", "all")
+PARTS += ("dicts", "pairs", "tables", "all")
 
 
 def main() -> None:
@@ -643,6 +716,8 @@ def main() -> None:
         rows += run_dicts(options.quick)
     if options.part in ("pairs", "all"):
         rows += run_pairs(options.quick)
+    if options.part in ("tables", "all"):
+        rows += run_tables(options.quick)
     write_results("defaults", rows, quick=options.quick)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM, load
-from hingeline.estimators import paths
+from hingeline import SSVM, ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM, load
+from hingeline.estimators import base, paths
 
 
 def rows(n: int = 300, noise: float = 1.0, seed: int = 0) -> tuple[Any, Any]:
@@ -31,9 +31,9 @@ def test_least_loss_on_held_out_examples(monkeypatch: Any) -> None:
     model = MulticlassSSVM("auto", tol=1e-4, random_state=3).fit(X, y)
     assert model.C == "auto"
     values = [trial.C for trial in model.C_path_]
-    assert values[0] == 1.0
+    assert values[0] == pytest.approx(3.0 / (1.0 + np.mean(np.sum(X**2, axis=1))))
     losses = {trial.C: trial.held_out_loss for trial in model.C_path_}
-    assert losses[model.C_] <= losses[1.0]
+    assert losses[model.C_] <= losses[values[0]]
     assert model.converged_
     fixed = MulticlassSSVM(model.C_, random_state=3).fit(X, y)
     assert model.primal_objective_ <= fixed.primal_objective_ * 1.02
@@ -64,17 +64,18 @@ def test_it_goes_where_the_loss_falls() -> None:
 def test_a_larger_C_is_not_tried_where_no_slack_is_left() -> None:
     X, y = rows(noise=0.05)
     model = MulticlassSSVM("auto", random_state=0).fit(10.0 * X, y)
-    assert max(trial.C for trial in model.C_path_) == 1.0
     assert len(model.C_path_) == 1  # without a loss nothing can be better
-    assert repr(model.C_path_).split()[:4] == ["C", "relative_gap", "held_out_loss", "1"]
+    assert pytest.approx(0.75) == model.C_  # three columns and the constant, of the size of 1
+    assert repr(model.C_path_).split()[:4] == ["C", "relative_gap", "held_out_loss", "0.75"]
 
 
-def test_values_of_C_with_the_same_solution_are_passed_over() -> None:
+def test_values_of_C_with_the_same_solution_are_passed_over(monkeypatch: Any) -> None:
     """Separable rows with many errors outside: no multiplier is near its bound."""
     rng = np.random.default_rng(0)
     X = 5.0 * rng.normal(size=(60, 200))
     y = np.arange(60) % 3
-    model = MulticlassSSVM("auto", random_state=0).fit(X, y)
+    monkeypatch.setattr(base, "SCALE", 1.0 + np.mean(np.sum(X**2, axis=1)))  # begin at 1
+    model = MulticlassSSVM("auto", scale=False, random_state=0).fit(X, y)
     first, second = model.C_path_[:2]
     assert first.held_out_loss > 0.4
     assert second.C < 0.1 * first.C
@@ -152,7 +153,7 @@ def test_bad_input() -> None:
     with pytest.raises(ValueError, match=r"C='auto' holds out one example in 5.*only 9.*number"):
         MulticlassSSVM("auto").fit(X, y)
     with pytest.raises(TypeError, match=r"C must be a number or 'auto', got 'scale'"):
-        MulticlassSSVM("scale").fit(X, y)
+        SSVM(None, "scale").fit(X, y)
     with pytest.raises(TypeError, match=r"C must be a number, 'auto' or 'scale', got 'best'"):
         ChainSSVM("best").fit(*chains(9))
     with pytest.raises(ValueError, match=r"partial_fit needs a C that stays.*C_"):

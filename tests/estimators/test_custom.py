@@ -57,7 +57,7 @@ def test_equals_the_library_s_own_chains(chains: Any, compiled_chain: Any) -> No
 
 def test_equals_the_library_s_own_classes(labelled: Any, python_multiclass: Any) -> None:
     X, y = labelled
-    own = MulticlassSSVM(tol=1e-6, fit_intercept=False, random_state=0).fit(X, y)
+    own = MulticlassSSVM(1.0, tol=1e-6, fit_intercept=False, random_state=0).fit(X, y)
     custom = SSVM(python_multiclass(), tol=1e-6, random_state=0).fit(X, y)
     assert custom.primal_objective_ == pytest.approx(own.primal_objective_, rel=1e-6)
     np.testing.assert_allclose(custom.weights_.reshape(D, L), own.coef_.T, atol=2e-2)

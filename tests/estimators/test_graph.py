@@ -292,7 +292,7 @@ def test_paths_are_chains() -> None:
 def test_single_nodes_are_multiclass() -> None:
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(20, D)), rng.integers(0, K, size=20)
-    flat_model = MulticlassSSVM(tol=TOL, random_state=0).fit(X, y)
+    flat_model = MulticlassSSVM(1.0, tol=TOL, random_state=0).fit(X, y)
     model = fit([Graph(x[None]) for x in X], y[:, None], fit_intercept=True)
     assert model.primal_objective_ == pytest.approx(flat_model.primal_objective_, rel=1e-6)
 

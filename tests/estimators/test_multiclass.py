@@ -238,7 +238,7 @@ def test_weights_are_repetition(data: Any, slack: str) -> None:
     repeated = fit(np.repeat(X, counts, axis=0), np.repeat(y, counts), slack=slack)
     assert weighted.primal_objective_ == pytest.approx(repeated.primal_objective_, rel=2e-8)
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-3)
-    scaled = fit(X, y, np.full(len(y), 3.0), slack=slack)
+    scaled = fit(X, y, np.full(len(y), 3.0), slack=slack, C=1.0)
     larger = fit(X, y, slack=slack, C=3.0)
     assert scaled.primal_objective_ == pytest.approx(larger.primal_objective_, rel=2e-8)
 

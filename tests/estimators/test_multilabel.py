@@ -111,7 +111,7 @@ def test_without_edges_labels_are_independent(data: Any) -> None:
     model = fit(X, Y, edges="none")
     total = 0.0
     for k in range(L):
-        single = MulticlassSSVM(tol=TOL, fit_intercept=False, random_state=0).fit(X, Y[:, k])
+        single = MulticlassSSVM(1.0, tol=TOL, fit_intercept=False, random_state=0).fit(X, Y[:, k])
         total += single.primal_objective_
         np.testing.assert_allclose(model.unary_coef_[k], single.coef_, atol=1e-3)
         np.testing.assert_allclose(model.coef_[k], single.coef_[1] - single.coef_[0], atol=1e-3)
@@ -124,7 +124,7 @@ def test_one_dimension_is_one_label(data: Any) -> None:
     X, Y = data
     y = np.where(Y[:, 0] == 1, "yes", "no")
     model = fit(X, y, fit_intercept=True)
-    single = MulticlassSSVM(tol=TOL, random_state=0).fit(X, y)
+    single = MulticlassSSVM(1.0, tol=TOL, random_state=0).fit(X, y)
     assert model.primal_objective_ == pytest.approx(single.primal_objective_, rel=1e-6)
     np.testing.assert_array_equal(model.predict(X), single.predict(X))
     np.testing.assert_allclose(model.decision_function(X), single.decision_function(X), atol=1e-3)

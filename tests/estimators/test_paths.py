@@ -76,7 +76,7 @@ def test_c_path_agrees_with_single_fits(iris: Any) -> None:
 def test_defaults_and_other_slacks(iris: Any) -> None:
     path = C_path(MulticlassSSVM(slack="squared", random_state=0, tol=0.1), *iris)
     assert len(path) == 10
-    assert path.values[[0, -1]] == pytest.approx([0.01, 100.0])
+    assert path.values[[0, -1]] == pytest.approx([0.001, 10.0])
     assert np.isnan(path.support_vector_risks).all()
     chain = C_path(ChainSSVM(slack="nu", nu=0.5, random_state=0), *chains(), Cs=[0.1])
     assert chain.models[0].slack == "max"

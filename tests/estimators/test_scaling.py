@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -96,13 +98,17 @@ def test_dense_numbers_of_any_scale_give_the_same_chain():
     (X, y), (new, truth) = sequences(), sequences(seed=1)
     plain = ChainSSVM(random_state=0, tol=1e-6).fit(X, y)
     assert not hasattr(plain, "feature_means_")  # of the size of indicators already
-    first = None
-    for sizes, shift in (([1.0, 1.0, 1.0], 10.0), ([0.01, 30.0, 1e4], [0.0, 5e3, -1e5])):
-        model = ChainSSVM(random_state=0, tol=1e-6).fit([shift + x * sizes for x in X], y)
-        first = model.weights_ if first is None else first
-        np.testing.assert_allclose(model.weights_, first, atol=1e-3)
-        score = model.score([shift + x * sizes for x in new], truth)
-        assert score == pytest.approx(plain.score(new, truth), abs=0.02)
+    for units in (  # one unit for all columns, and one for each
+        (([1.0, 1.0, 1.0], 10.0), ([100.0, 100.0, 100.0], -50.0), ([0.01, 0.01, 0.01], 0.0)),
+        (([1.0, 10.0, 1.0], 10.0), ([0.01, 30.0, 1e4], [0.0, 5e3, -1e5])),
+    ):
+        first = None
+        for sizes, shift in units:
+            model = ChainSSVM(random_state=0, tol=1e-6).fit([shift + x * sizes for x in X], y)
+            first = model.weights_ if first is None else first
+            np.testing.assert_allclose(model.weights_, first, atol=1e-3)
+            score = model.score([shift + x * sizes for x in new], truth)
+            assert score == pytest.approx(plain.score(new, truth), abs=0.02)
     assert plain.score(new, truth) > 0.7
     mixed = ChainSSVM(random_state=0).fit([x * [1.0, 1.0, 50.0] for x in X], y)
     assert mixed.feature_scales_[:2].tolist() == [1.0, 1.0]
@@ -127,7 +133,7 @@ def test_pixels_and_indicators_stay_as_they_are():
 @pytest.mark.parametrize("kind", [ChainSSVM, pytest.param(SegmentSSVM, marks=pytest.mark.slow)])
 def test_a_chain_is_that_of_a_scaler_before_it(kind, tmp_path):
     X, y = sequences()
-    X = [5.0 + 30.0 * x for x in X]
+    X = [5.0 + x * [30.0, 3.0, 1e3] for x in X]
     if kind is SegmentSSVM:
         y = [["O" if k == 0 else f"I-{k}" for k in labels] for labels in y]
     model = kind(random_state=0, tol=1e-6).fit(X, y)
@@ -268,7 +274,7 @@ def test_graphs_of_any_scale_are_the_same_model(tmp_path):
     assert not hasattr(plain, "edge_feature_scales_")
     first = None
     for how in (
-        {"nodes": (1.0, 10.0), "edges": 30.0},
+        {"nodes": (np.array([1.0, 8.0]), 10.0), "edges": 30.0},
         {"nodes": (np.array([0.01, 1e4]), np.array([0.0, -1e5])), "edges": 1e-3},
     ):
         model = fit_squares(**how)
@@ -291,7 +297,7 @@ def test_graphs_of_any_scale_are_the_same_model(tmp_path):
 
 
 def test_a_graph_model_is_that_of_a_scaler_before_it():
-    X, y = squares(nodes=(30.0, 5.0), edges=20.0)
+    X, y = squares(nodes=(np.array([30.0, 3.0]), 5.0), edges=20.0)
     model = GraphSSVM(inference="enumeration", random_state=0, tol=1e-6).fit(X, y)
     scaler = StandardScaler().fit(np.concatenate([x.node_features for x in X]))
     size = np.sqrt(np.mean([x.edge_features[:, 1] ** 2 for x in X]))
@@ -320,6 +326,44 @@ def test_scaled_graphs_in_blocks():
     for name in ("feature_means_", "feature_scales_", "edge_feature_scales_"):
         np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), rtol=1e-12)
     np.testing.assert_allclose(blocks.weights_, whole.weights_, atol=1e-3)
+
+
+def test_columns_of_one_unit_have_one_divisor():
+    """Noise of many small columns must not become as large as what tells the classes apart."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=300)
+    X = 40.0 + np.hstack(
+        [16.0 * (np.eye(3)[y] + 0.3 * rng.normal(size=(300, 3)))]
+        + [4.0 * rng.normal(size=(300, 200))]
+    )
+    model = MulticlassSSVM(random_state=0).fit(X[:100], y[:100])
+    size = np.sqrt(np.mean(X[:100].var(axis=0)))
+    np.testing.assert_allclose(model.feature_scales_, size)
+    np.testing.assert_allclose(model.feature_means_, X[:100].mean(axis=0))
+    standardised = MulticlassSSVM(scale=True, random_state=0).fit(X[:100], y[:100])
+    assert model.score(X[100:], y[100:]) > standardised.score(X[100:], y[100:]) + 0.1
+    other = MulticlassSSVM(random_state=0).fit(
+        X[:100] * np.where(np.arange(203) == 9, 20, 1), y[:100]
+    )
+    assert len(set(other.feature_scales_.tolist())) == 203  # one column of another unit
+
+
+def test_tables_of_any_scale(tmp_path):
+    X, y = make(MulticlassSSVM)
+    model = MulticlassSSVM(random_state=0, tol=1e-6).fit(X, y)
+    plain = MulticlassSSVM(model.C_, random_state=0, tol=1e-6).fit(
+        StandardScaler().fit_transform(X), y
+    )
+    np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-3)
+    assert pytest.approx(3.0 / 5.0) == model.C_  # four columns of size 1 and the constant
+    model.save(tmp_path / "m.hinge")
+    assert hingeline.load(tmp_path / "m.hinge").predict(X).tolist() == model.predict(X).tolist()
+    for params in ({"C": 1.0}, {"scale": False}, {"slack": "nu", "nu": 0.5}):
+        kept = MulticlassSSVM(max_iter=1, random_state=0).set_params(**params)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            kept.fit(1e-3 * X, y)
+        assert not hasattr(kept, "feature_means_")
 
 
 def test_sets_of_labels_of_any_scale():

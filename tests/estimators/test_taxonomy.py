@@ -131,9 +131,9 @@ def test_a_fold_without_a_label_and_labels_that_come_later_are_fitted():
     some = y != "bract"
     model = MulticlassSSVM(loss=TREE, random_state=0).fit(X[some], y[some])
     assert list(model.classes_) == ["petal/long", "petal/wide"]
-    online = MulticlassSSVM(loss=TREE, tol=1e-6, random_state=0)
+    online = MulticlassSSVM(1.0, loss=TREE, tol=1e-6, random_state=0)
     online.partial_fit(X[some], y[some]).partial_fit(X[~some], y[~some])
-    whole = MulticlassSSVM(loss=TREE, tol=1e-6, random_state=0).fit(X, y)
+    whole = MulticlassSSVM(1.0, loss=TREE, tol=1e-6, random_state=0).fit(X, y)
     assert list(online.classes_) == ["petal/long", "petal/wide", "bract"]
     assert online.primal_objective_ == pytest.approx(whole.primal_objective_, rel=1e-5)
 

@@ -199,7 +199,7 @@ HashBits = Annotated[int | None, Option(help="Hash features into 2**bits columns
 Cost = Annotated[str | None, Option(
     "--C", "-C", help="Weight of the slack: a larger one fits the training data more closely, auto "
     "tries some on held-out examples.",
-    show_default="by the scale of the features; 1 for rows with one label",
+    show_default="by the scale of the features",
 )]
 Loss = Annotated[str | None, Option(
     help="Loss: hamming or zero_one; segments: hamming or spans; dependencies: labelled or heads.",

@@ -124,8 +124,6 @@ def train(
         require(name in known, f"{what}: leave it out.")
     chosen = {name: value for name, value in params.items() if value is not None}
     estimator: Any = learner(**{name: chosen[name] for name in chosen.keys() & known.keys()})
-    scales = estimator.C != "scale" or known["C"] == "scale"
-    require(scales, "--C: scale is for sequences and sets of labels; give a number, or auto.")
     estimator.check_parameters()
     if lexicon:
         require(task == "segments", "--lexicon is for --task segments: leave it out.")
@@ -158,10 +156,15 @@ def train(
         if file.format.name == "arff":
             sparse_rows = issparse(files.read_training(file, None, None, label).X)
     if kind in ("flat", "multilabel"):
-        table = not sparse_rows or file.format.name == "idx"
-        estimator.set_params(scale=table if scale is None else scale)
-        if estimator.scale:
+        # Where C is left to the model, it chooses which dense columns to scale as well.
+        free = scale is None and not (sparse_rows or values) and isinstance(estimator.C, str)
+        if free and slack != "nu":
+            how = "brought to the size of 1 where they are far from it"
+        else:
+            table = not sparse_rows or file.format.name == "idx"
+            estimator.set_params(scale=table if scale is None else scale)
             how = "divided by their largest value" if sparse_rows else "standardised"
+        if estimator.scale is not False:
             progress.say(f"columns are {how}; the model does the same (--no-scale for neither)")
     if features is not None and not (once and workers is None):
         estimator.set_params(features=features)

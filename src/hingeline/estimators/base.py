@@ -315,16 +315,17 @@ class TableModel:
 
     Parameters
     ----------
-    scale : bool, default=False
+    scale : bool, optional
         Standardise the columns of a dense X (mean 0, deviation 1), and divide those of a sparse X
-        by their largest absolute value. Weights are then those of the scaled features.
+        by their largest absolute value; None: as in :class:`hingeline.ChainSSVM`. Weights are then
+        those of the scaled features.
 
     Attributes
     ----------
-    feature_means_, feature_scales_ : ndarray of shape (features,); what ``scale=True`` found
+    feature_means_, feature_scales_ : ndarray of shape (features,); where columns were scaled
     """
 
-    scale: bool | None = False
+    scale: bool | None = None
 
     def _check_rows(self, X: Any, *y: Any, **how: Any) -> Any:
         """Input as arrays, X dense or CSR."""
@@ -411,7 +412,9 @@ def choose_scales(
     Unasked, a column that is 0 more often than not (an indicator, a pixel) is like a sparse one,
     since its deviation says how rare it is, not how large; and columns stay as they are whose size
     is that of an indicator, up to a factor of 2: their root mean square or, without negative values
-    (shares, grey values from 0 to 1), the largest. Nothing where all stay.
+    (shares, grey values from 0 to 1), the largest. Nothing where all stay. Columns with deviations
+    that differ by a factor of 5 at most have one unit (embeddings, lengths): one divisor for all
+    keeps what their sizes say.
     """
     sizes = no_zeros(deviations)
     if model.scale is None:
@@ -419,9 +422,13 @@ def choose_scales(
         means, sizes = np.where(rare, 0.0, means), np.where(rare, no_zeros(largest), sizes)
         size = np.where(rare, largest, np.hypot(means, deviations))
         fine = (size <= 2.0) & (np.where(least >= 0.0, largest, size) >= 0.5)
-        means, sizes = np.where(fine, 0.0, means), np.where(fine, 1.0, sizes)
         if fine.all():
             return {}
+        vary = deviations[deviations > 0.0]
+        if vary.size and not rare.any() and vary.max() <= 5.0 * vary.min():
+            sizes = no_zeros(np.full(len(sizes), np.sqrt(np.mean(vary**2))))
+        else:
+            means, sizes = np.where(fine, 0.0, means), np.where(fine, 1.0, sizes)
     return dict(zip(SCALING, (means, sizes), strict=True))
 
 
@@ -577,9 +584,10 @@ class BaseSSVM:
         """What ``C="scale"`` stands for, where that is the default; else the default."""
         if type(self).C != "scale":
             return cast("float", type(self).C)
-        starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
-        alone = len(problem.indptr) == len(weights) + 1  # examples of one row each
-        rows = weights if alone else np.repeat(weights, np.diff(starts))
+        rows = weights
+        if len(problem.indptr) != len(weights) + 1:  # examples of several rows
+            starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
+            rows = np.repeat(weights, np.diff(starts))
         return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), rows)
 
     def _settings(self) -> dict[str, Any]:

@@ -39,7 +39,8 @@ class TokenModel:
         ones by their largest absolute value; weights are then those of the scaled features.
         None: do so with dense columns far from the size of an indicator (a root mean square below
         ½ or above 2, but not those from 0 to about 1), unless C is a number or ``slack="nu"``;
-        those that are mostly 0, such as pixels, then count as sparse. Likewise with numbers in
+        those that are mostly 0, such as pixels, then count as sparse, and where the deviations of
+        all differ by a factor of 5 at most, all are divided by one number. Likewise with numbers in
         dicts, of those that few tokens have only where one is above 10.
     features : encoder, optional
         What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone

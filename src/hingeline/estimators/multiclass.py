@@ -34,6 +34,9 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
 
     Parameters
     ----------
+    C : float, "scale" or "auto", default="scale"
+        As in :class:`hingeline.ChainSSVM`, by the mean squared norm of a row's features;
+        ``float("inf")`` for a hard margin.
     slack : {"max", "squared", "sum", "nu"}, default="max"
         Linear slack (Crammer and Singer); ``½·slack²`` with the square root of the loss; the sum
         of the hinges of all classes (Weston and Watkins); or linear with a margin of its own,
@@ -68,7 +71,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
 
     _enumerable = True
 
-    C: float | str = 1.0
+    C: float | str = "scale"
     _: KW_ONLY
     rescale: str = "margin"
     violators: str | int | None = None

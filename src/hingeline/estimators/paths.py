@@ -94,13 +94,15 @@ def nu_path(estimator: BaseSSVM, X: Any, y: Any, nus: Values = None, **fit_param
     values = None if nus is None else _check_values("nus", nus)[::-1]
     model = _start(estimator, slack="nu", nu="auto" if values is None else float(values[0]))
     if values is None:
-        # Only the data know the largest ν: pose the problem at a loose tolerance first.
-        model.set_params(slack="max", nu=None, tol=1.0).fit(X, y, **fit_params)
+        # Only the data know the largest ν: pose the problem at a loose tolerance first, with
+        # features as they are for ν.
+        default = model.C
+        model.set_params(slack="max", nu=None, C=1.0, tol=1.0).fit(X, y, **fit_params)
         compiled, weights = model._posed
         with compiled.workers(1) as workers:
             highest = Margins.of(compiled, weights, workers).highest()
         values = highest * np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05])
-        model.set_params(slack="nu", tol=estimator.tol)
+        model.set_params(slack="nu", C=default, tol=estimator.tol)
         model._dual = None  # its C is anything but near
     return _walk(model, "nu", values, partial(model.fit, X, y, **fit_params))
 
