@@ -132,7 +132,7 @@ def test_squares_that_overflow_are_refused(size, solver):
     X, y = make_rows(False)
     chains, labels = make_chains(False)
     fits = [
-        (MulticlassSSVM(solver=solver), X * size, y),
+        (MulticlassSSVM(solver=solver, scale=False), X * size, y),
         (ChainSSVM(solver=solver, scale=False), [x * size for x in chains], labels),
     ]
     if solver == "auto":

@@ -317,7 +317,7 @@ def test_zero_one_loss_of_chains(solver: str, slack: str, rescale: str, C: float
 def test_intercept_is_a_constant_feature(solver: str) -> None:
     X, y = multiclass_data(7)
     problem = EnumeratedProblem.from_multiclass(np.column_stack([X, np.ones(len(X))]), y, L)
-    model = MulticlassSSVM(**named(solver), tol=TOL, max_iter=5000, random_state=0).fit(X, y)
+    model = MulticlassSSVM(1.0, **named(solver), tol=TOL, max_iter=5000, random_state=0).fit(X, y)
     w = np.concatenate([model.coef_.T.ravel(), model.intercept_])
     assert model.primal_objective_ == pytest.approx(solve(problem, 1.0).objective, rel=1e-6)
     assert model.primal_objective_ == pytest.approx(primal(problem, w, 1.0), rel=1e-9)
