@@ -34,28 +34,24 @@ from hingeline.modelfile.estimators import load
 
 #: Kinds of data, where their names do not say what they are.
 _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "columns of words"}
-#: Options that some formats have no use for, and those that have one.
-_OPTIONS = {
+#: Options that some formats have no use for, and the formats that have one.
+_USES = {
     "columns": ("conll",),
-    **dict.fromkeys(("use", "template", "hash_bits", "unlabelled", "constraints"), WORDS),
+    "use template hash_bits unlabelled constraints": WORDS,
     "label": (*WORDS, "arff"),
     "min_count": NAMED,
-    **dict.fromkeys(("scheme", "margin", "probability", "nbest"), SEQUENCES),
-    **dict.fromkeys(
-        ("rescale", "violators", "keep_state", "strict", "bootstrap", "confusion"),
-        (*SEQUENCES, *ROWS),
-    ),
+    "scheme margin probability nbest": SEQUENCES,
+    "rescale violators keep_state strict bootstrap confusion": (*SEQUENCES, *ROWS),
     "edges": SETS,
     "scale": (*ROWS, *SETS),
 }
+_OPTIONS = {name: formats for names, formats in _USES.items() for name in names.split()}
 #: Options that other tasks have no use for.
-_LABELS_ONLY: dict[str, tuple[str, ...]] = {
-    "segments": ("margin", "probability", "constraints", "keep_state"),
-    "dependencies": (
-        *("margin", "probability", "constraints", "keep_state", "template", "min_count"),
-        *("hash_bits", "scheme", "strict", "bootstrap", "confusion"),
-    ),
-}
+_LABELS_ONLY = {"segments": ["margin", "probability", "constraints", "keep_state"]}
+_LABELS_ONLY["dependencies"] = [
+    *("template", "min_count", "hash_bits", "scheme", "strict", "bootstrap", "confusion"),
+    *_LABELS_ONLY["segments"],
+]
 #: Options of ``train`` that blocks have no use for, and what to do instead.
 _NOT_IN_BLOCKS = {
     "grid": "train once for every C",
