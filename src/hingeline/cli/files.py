@@ -275,11 +275,9 @@ def learner_of(format: Format, task: str) -> Any:
     """The class of the estimator for a task and a format."""
     import hingeline
 
-    if format.kind == "multilabel":
-        return hingeline.MultilabelSSVM
-    if format.kind == "flat":
-        return hingeline.MulticlassSSVM
-    return getattr(hingeline, {own: name for name, own in _TASK_OF.items()}.get(task, "ChainSSVM"))
+    names = {own: name for name, own in _TASK_OF.items()}
+    names |= {"flat": "MulticlassSSVM", "multilabel": "MultilabelSSVM"}
+    return getattr(hingeline, names.get(format.kind) or names.get(task, "ChainSSVM"))
 
 
 def open_training(path: str, format: str, options: Iterable[str], task: str = "labels") -> File:
