@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from os.path import isfile
 from pathlib import Path
 from typing import Any
@@ -236,7 +235,9 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
             header = header_of(head)
         elif name == "csv":
             header = next(filter(bytes.strip, head), b"").rstrip()
-            ends = _csv_ends(header.decode(errors="replace"))
+            from hingeline.data.records import find_ends
+
+            ends = find_ends(header.decode(errors="replace"))
         for number, raw in text.pieces(ends):
             begins = number == 1 or not header
             whole = raw if begins else header + b"\n" + raw
@@ -248,21 +249,6 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
                 yield from held
                 held = []
     require(seen, f"{file} is empty: there is nothing to read.")
-
-
-def _csv_ends(header: str) -> Callable[[bytes, bytes], bool]:
-    """Where sentences of a table with a header end."""
-    from hingeline.data.records import delimiter_of, sentence_column, split_row
-
-    sign = delimiter_of(header)
-    at = sentence_column(split_row(header, sign))
-
-    def key(line: bytes) -> str:
-        with suppress(ValueError, IndexError):
-            return split_row(line.decode(), sign)[at or 0]
-        return ""
-
-    return _ENDS["csv"] if at is None else lambda a, b: key(b) not in ("", key(a))
 
 
 def expand_all(patterns: Sequence[str]) -> tuple[list[str], str]:
@@ -309,8 +295,7 @@ def read_like(
     ``width`` is the number of the model's features, None where it encodes named ones by itself;
     ``grow`` keeps features beyond those; ``empty``: it may hold nothing.
     """
-    found = file.format
-    path = file.path
+    path, _, found = file
     by_name = found.name == layout.format == "arff"  # the model knows which attributes are labels
     based = None if layout.zero_based is None else True
     data = labelled.read_file(file, empty, zero_based=based, labels=[] if by_name else None)
@@ -440,37 +425,17 @@ def blame_workers(*others: type[Exception]) -> Iterator[None]:
         yield
 
 
-class _Host:
-    """Does a command's work for files, on a worker."""
-
-    def __init__(self, work: Callable[[str], Any]) -> None:
-        self.work = work
-
-    def call(self, method: str, common: Any, own: Mapping[int, str]) -> dict[int, Any]:
-        return {k: self.work(name) for k, name in own.items()}
-
-
 def map_files(
     work: Callable[[str], Any], names: list[str], workers: str | None, reporter: Reporter
 ) -> Iterator[Any]:
-    """What ``work`` makes of every file, in order; each worker has one file at a time."""
+    """What ``work`` makes of every file, in order, here or on workers."""
     if workers is None:
         yield from map(work, names)
         return
-    from hingeline.distributed.executors import LOST, Dask, Executor, Processes
+    from hingeline.distributed.fit import map_over
 
-    where = check_workers({"data": names}, workers)
+    def tell(done: int, alive: int) -> None:
+        reporter.state = f"{done} of {len(names)} files, {alive} workers"
+
     with blame_workers():
-        n = min(where.get("workers", 1), len(names))
-        executor: Executor = Dask(where["client"]) if "client" in where else Processes(n)
-        with executor:
-            executor.open(len(names), partial(_Host, work))
-            done = 0
-            while done < len(names):
-                wave = range(done, min(done + max(executor.n_alive(), 1), len(names)))
-                found: dict[int, Any] = dict.fromkeys(wave, LOST)
-                while left := {k: names[k] for k in wave if found[k] is LOST}:
-                    found |= executor.call("work", None, left)
-                done += len(wave)
-                reporter.state = f"{done} of {len(names)} files, {executor.n_alive()} workers"
-                yield from found.values()
+        yield from map_over(work, names, tell, **check_workers({"data": names}, workers))
