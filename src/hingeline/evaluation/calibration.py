@@ -181,8 +181,7 @@ class CalibratedChain(BaseEstimator):
         own: dict[str, Any] = {"method": self.method, "errors": errors}
         own |= {name: None if found is None else found._asdict() for name, found in maps.items()}
         told = {**(metadata or {}), "calibration": own}
-        report: dict[str, Any] = self.model.save(path, metadata=told, **options)
-        return report
+        return dict(self.model.save(path, metadata=told, **options))
 
     @classmethod
     def load(cls, path: Any, model: Any = None) -> Self:
