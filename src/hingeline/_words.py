@@ -2,8 +2,6 @@
 
 import math
 import re
-import unicodedata
-from collections.abc import Iterable
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
@@ -127,15 +125,3 @@ def show(value: Any, longest: int = LONGEST) -> str:
     if content.isspace():
         content = content.replace(" ", "␠").replace("\u00a0", "⟨U+00A0⟩")
     return reveal(content)
-
-
-def find_direction(tokens: Iterable[Any]) -> str:
-    """``"rtl"`` or ``"ltr"``, by the first letter that has a direction of writing."""
-    for token in tokens:
-        for character in str(token)[:LONGEST]:
-            kind = unicodedata.bidirectional(character)
-            if kind in ("R", "AL"):
-                return "rtl"
-            if kind == "L":
-                return "ltr"
-    return "ltr"

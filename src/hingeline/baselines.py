@@ -551,5 +551,4 @@ class DASO(PosteriorRegularization):
 
     _: KW_ONLY
     temperatures: Sequence[float] = TEMPERATURES
-    unlabelled_weight: float | Sequence[float] = 1.0
     max_rounds: int = 5

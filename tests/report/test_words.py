@@ -16,13 +16,13 @@ from hingeline._words import (
     count_of,
     decimal,
     decimals_for,
-    find_direction,
     percent,
     percent_at_most,
     seconds,
     show,
     significant,
 )
+from hingeline.report.errors import find_direction
 
 LOWERED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-")
 

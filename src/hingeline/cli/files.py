@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from os.path import isfile
 from pathlib import Path
 from typing import Any
@@ -34,28 +33,24 @@ from hingeline.modelfile.estimators import load
 
 #: Kinds of data, where their names do not say what they are.
 _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "columns of words"}
-#: Options that some formats have no use for, and those that have one.
-_OPTIONS = {
+#: Options that some formats have no use for, and the formats that have one.
+_USES = {
     "columns": ("conll",),
-    **dict.fromkeys(("use", "template", "hash_bits", "unlabelled", "constraints"), WORDS),
+    "use template hash_bits unlabelled constraints": WORDS,
     "label": (*WORDS, "arff"),
     "min_count": NAMED,
-    **dict.fromkeys(("scheme", "margin", "probability", "nbest"), SEQUENCES),
-    **dict.fromkeys(
-        ("rescale", "violators", "keep_state", "strict", "bootstrap", "confusion"),
-        (*SEQUENCES, *ROWS),
-    ),
+    "scheme margin probability nbest": SEQUENCES,
+    "rescale violators keep_state strict bootstrap confusion": (*SEQUENCES, *ROWS),
     "edges": SETS,
     "scale": (*ROWS, *SETS),
 }
+_OPTIONS = {name: formats for names, formats in _USES.items() for name in names.split()}
 #: Options that other tasks have no use for.
-_LABELS_ONLY: dict[str, tuple[str, ...]] = {
-    "segments": ("margin", "probability", "constraints", "keep_state"),
-    "dependencies": (
-        *("margin", "probability", "constraints", "keep_state", "template", "min_count"),
-        *("hash_bits", "scheme", "strict", "bootstrap", "confusion"),
-    ),
-}
+_LABELS_ONLY = {"segments": ["margin", "probability", "constraints", "keep_state"]}
+_LABELS_ONLY["dependencies"] = [
+    *("template", "min_count", "hash_bits", "scheme", "strict", "bootstrap", "confusion"),
+    *_LABELS_ONLY["segments"],
+]
 #: Options of ``train`` that blocks have no use for, and what to do instead.
 _NOT_IN_BLOCKS = {
     "grid": "train once for every C",
@@ -240,7 +235,9 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
             header = header_of(head)
         elif name == "csv":
             header = next(filter(bytes.strip, head), b"").rstrip()
-            ends = _csv_ends(header.decode(errors="replace"))
+            from hingeline.data.records import find_ends
+
+            ends = find_ends(header.decode(errors="replace"))
         for number, raw in text.pieces(ends):
             begins = number == 1 or not header
             whole = raw if begins else header + b"\n" + raw
@@ -254,21 +251,6 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
     require(seen, f"{file} is empty: there is nothing to read.")
 
 
-def _csv_ends(header: str) -> Callable[[bytes, bytes], bool]:
-    """Where sentences of a table with a header end."""
-    from hingeline.data.records import delimiter_of, sentence_column, split_row
-
-    sign = delimiter_of(header)
-    at = sentence_column(split_row(header, sign))
-
-    def key(line: bytes) -> str:
-        with suppress(ValueError, IndexError):
-            return split_row(line.decode(), sign)[at or 0]
-        return ""
-
-    return _ENDS["csv"] if at is None else lambda a, b: key(b) not in ("", key(a))
-
-
 def expand_all(patterns: Sequence[str]) -> tuple[list[str], str]:
     """The files that patterns stand for, and what to call them together."""
     names = [name for pattern in patterns for name in labelled.expand(pattern)]
@@ -279,11 +261,9 @@ def learner_of(format: Format, task: str) -> Any:
     """The class of the estimator for a task and a format."""
     import hingeline
 
-    if format.kind == "multilabel":
-        return hingeline.MultilabelSSVM
-    if format.kind == "flat":
-        return hingeline.MulticlassSSVM
-    return getattr(hingeline, {own: name for name, own in _TASK_OF.items()}.get(task, "ChainSSVM"))
+    names = {own: name for name, own in _TASK_OF.items()}
+    names |= {"flat": "MulticlassSSVM", "multilabel": "MultilabelSSVM"}
+    return getattr(hingeline, names.get(format.kind) or names.get(task, "ChainSSVM"))
 
 
 def open_training(path: str, format: str, options: Iterable[str], task: str = "labels") -> File:
@@ -315,8 +295,7 @@ def read_like(
     ``width`` is the number of the model's features, None where it encodes named ones by itself;
     ``grow`` keeps features beyond those; ``empty``: it may hold nothing.
     """
-    found = file.format
-    path = file.path
+    path, _, found = file
     by_name = found.name == layout.format == "arff"  # the model knows which attributes are labels
     based = None if layout.zero_based is None else True
     data = labelled.read_file(file, empty, zero_based=based, labels=[] if by_name else None)
@@ -446,37 +425,17 @@ def blame_workers(*others: type[Exception]) -> Iterator[None]:
         yield
 
 
-class _Host:
-    """Does a command's work for files, on a worker."""
-
-    def __init__(self, work: Callable[[str], Any]) -> None:
-        self.work = work
-
-    def call(self, method: str, common: Any, own: Mapping[int, str]) -> dict[int, Any]:
-        return {k: self.work(name) for k, name in own.items()}
-
-
 def map_files(
     work: Callable[[str], Any], names: list[str], workers: str | None, reporter: Reporter
 ) -> Iterator[Any]:
-    """What ``work`` makes of every file, in order; each worker has one file at a time."""
+    """What ``work`` makes of every file, in order, here or on workers."""
     if workers is None:
         yield from map(work, names)
         return
-    from hingeline.distributed.executors import LOST, Dask, Executor, Processes
+    from hingeline.distributed.fit import map_over
 
-    where = check_workers({"data": names}, workers)
+    def tell(done: int, alive: int) -> None:
+        reporter.state = f"{done} of {len(names)} files, {alive} workers"
+
     with blame_workers():
-        n = min(where.get("workers", 1), len(names))
-        executor: Executor = Dask(where["client"]) if "client" in where else Processes(n)
-        with executor:
-            executor.open(len(names), partial(_Host, work))
-            done = 0
-            while done < len(names):
-                wave = range(done, min(done + max(executor.n_alive(), 1), len(names)))
-                found: dict[int, Any] = dict.fromkeys(wave, LOST)
-                while left := {k: names[k] for k in wave if found[k] is LOST}:
-                    found |= executor.call("work", None, left)
-                done += len(wave)
-                reporter.state = f"{done} of {len(names)} files, {executor.n_alive()} workers"
-                yield from found.values()
+        yield from map_over(work, names, tell, **check_workers({"data": names}, workers))

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ from hingeline._words import SPACE, count_of, percent_at_most
 from hingeline.cli import files
 from hingeline.cli.app import INTERRUPTED, blame, check_target, flag, split_numbers
 from hingeline.core.loop import Reporter
-from hingeline.core.results import relative
+from hingeline.core.results import finite, list_rows, relative
 from hingeline.data.text import open_text
 from hingeline.estimators.base import positive_part
 from hingeline.evaluation.metrics import attachment_scores, evaluate, multilabel_scores
@@ -215,16 +215,6 @@ class _Watcher:
 def bound_text(share: float) -> str:
     """A bound in per cent, rounded up, as reports show it."""
     return percent_at_most(share).replace(SPACE, " ")
-
-
-def finite(value: Any) -> Any:
-    """JSON has neither NaN nor infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def list_rows(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    """Named tuples for JSON."""
-    return [{name: finite(value) for name, value in row._asdict().items()} for row in rows]
 
 
 class Clock:

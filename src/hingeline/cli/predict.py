@@ -65,8 +65,7 @@ def predict(
     if probability:
         from hingeline.evaluation.calibration import CalibratedChain
 
-        sure = CalibratedChain.load(model)
-        sure.model = estimator
+        sure = CalibratedChain.load(model, estimator)
     if raw:
         trained = ", ".join(layout.columns) or f"{layout.format} files"
         what = f"--raw gives words only, but the model was trained on {trained}"

@@ -92,8 +92,7 @@ def _measure(model: Any, path: Path, samples: files.Samples) -> dict[str, Any]:
     if "calibration" in getattr(model, "metadata_", {}):
         from hingeline.evaluation.calibration import CalibratedChain
 
-        sure = CalibratedChain.load(path)
-        sure.model = model
+        sure = CalibratedChain.load(path, model)
         return {"probability": sure.predict_proba_tokens(samples.X)}
     if samples.layout.task != "labels":
         return {}

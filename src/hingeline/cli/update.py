@@ -1,14 +1,14 @@
 """``hingeline update``: more data for a model that carries its training state."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Option
 
 from hingeline.cli import app, files, fits
 from hingeline.cli.app import blame, check_seed, check_target
 
-_TRAINED: dict[str, Any] = {"show_default": "as trained"}
+_trained = partial(Option, show_default="as trained")
 
 
 def update(
@@ -21,20 +21,15 @@ def update(
         Option(min=1, help="Make this many passes over the new data only, without a certificate."),
     ] = None,
     memory: Annotated[int | None, Option(min=1, help="Keep at most this many examples.")] = None,
-    tol: Annotated[float | None, Option(help="Stop at this certified gap.", **_TRAINED)] = None,
-    max_iter: Annotated[
-        int | None, Option(min=1, help="Make at most this many passes.", **_TRAINED)
-    ] = None,
-    max_time: Annotated[
-        float | None, Option(help="Stop after this many seconds.", **_TRAINED)
-    ] = None,
+    tol: Annotated[float | None, _trained(help="Stop at this certified gap.")] = None,
+    max_iter: Annotated[int | None, _trained(min=1, help="Make at most this many passes.")] = None,
+    max_time: Annotated[float | None, _trained(help="Stop after this many seconds.")] = None,
     keep_state: app.KeepState = False,
     dtype: app.Dtype = "float64",
     sparse: app.Sparse = True,
     n_jobs: app.NJobs = None,
     seed: Annotated[
-        int | None,
-        Option(min=0, help="Seed of everything random.", callback=check_seed, **_TRAINED),
+        int | None, _trained(min=0, help="Seed of everything random.", callback=check_seed)
     ] = None,
     quiet: app.Quiet = False,
     as_json: app.Json = False,

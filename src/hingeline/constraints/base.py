@@ -18,7 +18,7 @@ from itertools import groupby
 from numbers import Real
 from typing import Any, ClassVar
 
-from hingeline._checks import require
+from hingeline._checks import require, retell
 
 #: A token of punctuation marks alone, as a pattern for :class:`ChangeOnlyAt` and others.
 PUNCTUATION = r"[^\w\s]+"
@@ -213,11 +213,9 @@ def run_lengths(inside: Sequence[bool]) -> list[int]:
 def check_match(kind: str, where: Any, argument: str) -> Match:
     """Check a pattern, a list of words or a predicate; lists become tuples."""
     if isinstance(where, str):
-        try:
+        what = f"{kind}: {argument} is not a regular expression: {where!r}"
+        with retell(f"{what} (", ").", re.error):
             re.compile(where)
-        except re.error as error:
-            what = f"{kind}: {argument} is not a regular expression"
-            raise ValueError(f"{what}: {where!r} ({error}).") from None
         return where
     if callable(where):
         return where

@@ -191,9 +191,8 @@ class Predicate(base.InstanceConstraint):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not callable(self.function):
-            what = "Predicate wants a function of (tokens, labels)"
-            raise TypeError(f"{what}, got {self.function!r}.")
+        text = f"Predicate wants a function of (tokens, labels), got {self.function!r}."
+        base.require(callable(self.function), text, TypeError)
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         value = self.function(x, y)

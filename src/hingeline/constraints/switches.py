@@ -12,10 +12,8 @@ Corpus constraints are functions of the groups' counts in all sequences and of t
 changes. Relabelling one token changes a group's counts by 0 or 1, so its effect is known from the
 counts and the two neighbours: O(1) for each group and candidate label, but for the lengths of
 the runs beside the token (up to the longest minimum length) and the next token of a group where
-the first or last one of an ordered pair is switched away.
-
-A hard constraint costs ``HARD`` (1e10) per unit of violation in these tables: finite, so that
-differences never meet ``inf − inf``, and above any soft penalty.
+the first or last one of an ordered pair is switched away. A hard constraint costs
+:data:`hingeline.constraints.base.HARD` per unit of violation in these tables.
 """
 
 from typing import Any, NamedTuple

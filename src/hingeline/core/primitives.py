@@ -65,7 +65,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array, effective_n_jobs
+from hingeline._checks import Array, effective_n_jobs, require
 from hingeline._jit import by_class, helper
 from hingeline._simd import copy
 
@@ -84,9 +84,8 @@ def register(
     Of a ``scope``, what has the name of a primitive is one.
     """
     primitives = {k: own for k, own in (scope or {}).items() if k in PRIMITIVES} | primitives
-    unknown = set(primitives) - set(PRIMITIVES)
-    if unknown:
-        raise TypeError(f"unknown primitives {sorted(unknown)}; known are {list(PRIMITIVES)}")
+    unknown = sorted(set(primitives) - set(PRIMITIVES))
+    require(not unknown, f"unknown primitives {unknown}; known are {PRIMITIVES}", TypeError)
     _IMPLEMENTATIONS[problem_type] = {**DEFAULTS, **primitives}
 
 
@@ -509,9 +508,9 @@ class Layout(dict[str, Block]):
 
     def split(self, weights: Array) -> dict[str, Array]:
         """Views of the weights by block, each (rows, columns)."""
-        if weights.size != self.size:
-            what = f"weights_ has {weights.size} entries, which is not what the parameters ask for"
-            raise ValueError(f"{what}: fit again after changing fit_intercept or boundary.")
+        what = f"weights_ has {weights.size} entries, which is not what the parameters ask for"
+        how = "fit again after changing fit_intercept or boundary"
+        require(weights.size == self.size, f"{what}: {how}.")
         return {name: block.table(weights) for name, block in self.items()}
 
     def join(self, tables: Mapping[str, Array]) -> Array:

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple
@@ -151,6 +151,16 @@ class Result:
     history: list[HistoryRow]
     #: What the solver says of its weights beside the certificate, by the name of the attribute.
     findings: dict[str, float] = field(default_factory=dict)
+
+
+def finite(value: Any) -> Any:
+    """JSON has neither NaN nor infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def list_rows(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """Named tuples for JSON."""
+    return [{name: finite(value) for name, value in row._asdict().items()} for row in rows]
 
 
 def relative(gap: float, primal: float) -> float:

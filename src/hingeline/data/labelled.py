@@ -4,7 +4,7 @@ import glob
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,20 +65,6 @@ class Layout:
             and (not self.names or {*self.columns, self.label} <= set(self.names))
             and (self.zero_based is None or isinstance(self.zero_based, bool))
         )
-
-
-def merge_layouts(found: Sequence[tuple[str, Layout]]) -> Layout:
-    """The layout of files, given with their names, that are learnt from together."""
-    path, first = found[0]
-    for other, layout in found[1:]:
-        what = f"{path} is {first.format} and {other} is {layout.format}"
-        require(layout.format == first.format, f"{what}: give files of one format, or name it.")
-        a, b = (", ".join([*one.columns, one.label]) for one in (first, layout))
-        what = f"{path} has the columns {a} and {other} has {b}"
-        require(a == b, f"{what}: all files must have the same columns.")
-    based = [layout.zero_based for _, layout in found]
-    labels = max((layout.labels for _, layout in found), key=len)
-    return replace(first, zero_based=any(based) if None not in based else None, labels=labels)
 
 
 def length_of(X: Any) -> int:

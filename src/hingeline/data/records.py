@@ -3,7 +3,8 @@
 import csv
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hingeline.data.conll import WORD_NAMES, plain_name
@@ -38,6 +39,19 @@ def split_row(line: str, delimiter: str) -> list[str]:
 def sentence_column(names: Sequence[str]) -> int | None:
     """The number of the column that says which sentence a token is of, if there is one."""
     return next((k for k, name in enumerate(names) if plain_name(name) in SENTENCE_NAMES), None)
+
+
+def find_ends(header: str) -> Callable[[bytes, bytes], bool]:
+    """Whether a sentence of a table with this header ends between two lines."""
+    sign = delimiter_of(header)
+    at = sentence_column(split_row(header, sign))
+
+    def key(line: bytes) -> str:
+        with suppress(ValueError, IndexError):
+            return split_row(line.decode(), sign)[at or 0]
+        return ""
+
+    return lambda a, b: not a.strip() if at is None else key(b) not in ("", key(a))
 
 
 def read_csv(source: File) -> TokenTable:

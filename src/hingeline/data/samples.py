@@ -251,19 +251,14 @@ _LAST = ("Almeida", "Berg", "Castro", "Duarte", "Ek", "Fuchs", "Garcia", "Horvat
 _PLACES = ("Porto", "New York", "San Marino", "Bergen", "Cape Town", "Leiden", "Graz", "San Remo",
            "New Haven", "Tartu", "Cape Cod", "Lima")
 _MONTHS = ("January", "March", "May", "July", "September", "November")
-# fmt: on
 _FORMS = (
-    "meet {PER} in {LOC} on {DATE}",
-    "{PER} from {LOC} calls {PER} on {DATE}",
-    "no train to {LOC} on {DATE}",
-    "ask {PER} about the room in {LOC}",
-    "{LOC} office : {PER} , since {DATE}",
-    "in May the fair moves to {LOC}",
-    "tickets for {PER} , back on {DATE}",
-    "tickets for {LOC} , back on {DATE}",
-    "visit {PER} and {PER} in {LOC}",
-    "visit {LOC} and {LOC}",
+    "meet {PER} in {LOC} on {DATE}", "{PER} from {LOC} calls {PER} on {DATE}",
+    "no train to {LOC} on {DATE}", "ask {PER} about the room in {LOC}",
+    "{LOC} office : {PER} , since {DATE}", "in May the fair moves to {LOC}",
+    "tickets for {PER} , back on {DATE}", "tickets for {LOC} , back on {DATE}",
+    "visit {PER} and {PER} in {LOC}", "visit {LOC} and {LOC}",
 )
+# fmt: on
 
 
 @dataclass(frozen=True)

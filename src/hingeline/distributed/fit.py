@@ -2,9 +2,10 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,12 +17,12 @@ from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.loop import Limits, Reporter, run
 from hingeline.data.formats import detect_format
-from hingeline.data.labelled import expand, merge_layouts, open_once
+from hingeline.data.labelled import expand, open_once
 from hingeline.data.text import ParseError
 from hingeline.distributed.block import UNUSED, Host
 from hingeline.distributed.driver import Blocks
-from hingeline.distributed.executors import Calls, Dask, Executor, Processes
-from hingeline.distributed.shards import FilePart, choose_C, kind_of
+from hingeline.distributed.executors import LOST, Calls, Dask, Executor, Processes
+from hingeline.distributed.shards import FilePart, choose_C, kind_of, merge_layouts
 from hingeline.estimators.base import forget_extras
 
 MANY = 16  # Blocks at most, where nobody says how many.
@@ -125,6 +126,36 @@ def list_parts(source: Any, *how: Any) -> list[Any]:
             first = parts[0].path, detect_format(open_once(parts[0].path))
             return [part._replace(first=first) for part in parts]
     return parts
+
+
+class _Worker:
+    """Does some work for items, instead of a host of blocks."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self.work = work
+
+    def call(self, method: str, common: Any, own: Mapping[int, Any]) -> dict[int, Any]:
+        return {k: self.work(item) for k, item in own.items()}
+
+
+def map_over(
+    work: Callable[[Any], Any], items: list[Any], tell: Callable[[int, int], None], **where: Any
+) -> Iterator[Any]:
+    """What ``work`` makes of every item, in order; each worker has one item at a time.
+
+    ``tell`` hears how many are done, and how many workers are alive.
+    """
+    with _open(len(items), **where) as executor:
+        executor.open(len(items), partial(_Worker, work))
+        done = 0
+        while done < len(items):
+            wave = range(done, min(done + max(executor.n_alive(), 1), len(items)))
+            found: dict[int, Any] = dict.fromkeys(wave, LOST)
+            while left := {k: items[k] for k in wave if found[k] is LOST}:
+                found |= executor.call("work", None, left)
+            done += len(wave)
+            tell(done, executor.n_alive())
+            yield from found.values()
 
 
 def _open(blocks: int, client: Any = None, workers: int | None = None) -> Executor:

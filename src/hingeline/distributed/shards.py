@@ -7,6 +7,7 @@ sees an example.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -23,7 +24,6 @@ from hingeline.data.labelled import (
     File,
     Layout,
     length_of,
-    merge_layouts,
     open_once,
     read_labelled,
 )
@@ -75,6 +75,20 @@ class FilePart(NamedTuple):
         require(columns is None or found.name == "conll", f"columns are for conll, not {path}.")
         file = File(path, open_once(path), found)
         return read_labelled(file, columns, use, label, whole=False)[:3]
+
+
+def merge_layouts(found: Sequence[tuple[str, Layout]]) -> Layout:
+    """The layout of files, given with their names, that are learnt from together."""
+    path, first = found[0]
+    for other, layout in found[1:]:
+        what = f"{path} is {first.format} and {other} is {layout.format}"
+        require(layout.format == first.format, f"{what}: give files of one format, or name it.")
+        a, b = (", ".join([*one.columns, one.label]) for one in (first, layout))
+        what = f"{path} has the columns {a} and {other} has {b}"
+        require(a == b, f"{what}: all files must have the same columns.")
+    based = [layout.zero_based for _, layout in found]
+    labels = max((layout.labels for _, layout in found), key=len)
+    return replace(first, zero_based=any(based) if None not in based else None, labels=labels)
 
 
 Origin = tuple[str, Layout]  # the first file of a block, and the layout of all of them

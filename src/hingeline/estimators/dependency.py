@@ -247,6 +247,32 @@ class DependencySSVM(BaseSSVM, BaseModel):
             found.append((f"{name} ({side}) {label}", "label", at))
         return [ArcWeight(name, kind, float(self.weights_[at])) for name, kind, at in found]
 
+    def _compare_best(self, X: Any, against: Any = None) -> tuple[Any, ...]:
+        """The best tree of one sentence and another, by default the second best; for ``explain``.
+
+        Both trees, their scores, and the features of arcs that they do not share: position, kind,
+        name, the arcs compared, 1 or −1, and weight.
+        """
+        check_is_fitted(self, "weights_")
+        x = self.encoder_.read(X)
+        best = self.predict_nbest(x, 2)[0]
+        require(against is not None or len(best) == 2, "the sentence has only one tree.")
+        chosen, other = best[0][0], best[1][0] if against is None else [*map(tuple, against)]
+        what = f"against has {len(other)} words and the sentence {len(chosen)}"
+        require(len(other) == len(chosen), f"{what}: give a pair (head, label) for every word.")
+        found: list[Any] = []
+        for t, arcs in enumerate(zip(chosen, other, strict=True)):
+            if arcs[0] == arcs[1]:
+                continue
+            one, two = (self.arc_weights(x, t + 1, *arc) for arc in arcs)
+            shared = {(f.name, f.kind) for f in one} & {(f.name, f.kind) for f in two}
+            shown = [f"{head} {label}" for head, label in arcs]
+            for sign, features in ((1.0, one), (-1.0, two)):
+                own = (f for f in features if (f.name, f.kind) not in shared)
+                found += [(t, f.kind, f.name, *shown, sign, f.weight) for f in own]
+        margin = sum(sign * weight for *_, sign, weight in found)
+        return chosen, other, best[0][1], best[0][1] - margin, found
+
     def score(self, X: Any, y: Any) -> float:
         """Share of words with the right head and label."""
         predicted = [word for tree in self.predict(X) for word in tree]

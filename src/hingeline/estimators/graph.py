@@ -576,11 +576,10 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
                     what = f"X[{i}].{name} holds {int(types.max())}"
                     raise ValueError(f"{what}, but the model knows 0 to {most - 1}.")
             for name, scopes in x.factors.items():
-                if len(scopes) and self.factor_orders_.get(name) != scopes.shape[1]:
-                    what = (
-                        f"X[{i}].factors[{name!r}] joins {scopes.shape[1]} nodes, which the model"
-                    )
-                    raise ValueError(f"{what} was not fitted with; it knows {self.factor_orders_}.")
+                order, known_orders = scopes.shape[1], self.factor_orders_
+                what = f"X[{i}].factors[{name!r}] joins {order} nodes, which the model was not"
+                fine = not len(scopes) or known_orders.get(name) == order
+                checks.require(fine, f"{what} fitted with; it knows {known_orders}.")
         k = len(self.classes_)
         n_nodes = sum(x.n_nodes for x in graphs)
         return self._make(graphs, np.zeros(n_nodes, dtype=np.int32), np.zeros((k, k)))

@@ -166,11 +166,9 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         self.check_parameters()
         checks.refuse_text(X)
         checks.refuse_none(y)
-        if _are_label_sets(y):
-            how = "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)"
-            raise ValueError(
-                f"y is a list of label sets: turn it into indicators first, with {how}."
-            )
+        what = "y is a list of label sets: turn it into indicators first, with"
+        how = "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)"
+        checks.require(not _are_label_sets(y), f"{what} {how}.")
         names = getattr(y, "columns", None)
         X, y = self._check_rows(X, y, multi_output=True)
         X = scale_columns(self, X, first=True)

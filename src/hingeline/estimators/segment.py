@@ -409,6 +409,26 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         found[s - 1, "end", "(end)", text] = 1.0, float(self.end_coef_[before])
         return found
 
+    def _compare_best(self, X: Any, against: Any = None) -> tuple[Any, ...]:
+        """The best output of one sequence and another, by default the second; for ``explain``.
+
+        Both as tags, their scores, and what their segments do not share: position, kind, name, the
+        label of the one or of the other, value and weight.
+        """
+        best = self.predict_nbest(X, 2)[0]
+        fine = against is not None or len(best) == 2
+        checks.require(fine, "there is only one segmentation.")
+        sides = [best[0][0], best[1][0] if against is None else against]
+        parts = [self.list_weights(X, side) for side in sides]
+        found: list[Any] = []
+        for k, sign in enumerate((1.0, -1.0)):
+            for key in parts[k].keys() - parts[1 - k].keys():
+                value, weight = parts[k][key]
+                labels = (key[3], "") if sign > 0 else ("", key[3])
+                found.append((*key[:3], *labels, sign * value, weight))
+        scores = (sum(value * weight for value, weight in part.values()) for part in parts)
+        return *(self.to_tags(X, side) for side in sides), *scores, sorted(found)
+
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
         """F1 of spans, those of all sequences together; ``sample_weight`` has one per sequence.
 

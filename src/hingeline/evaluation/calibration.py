@@ -22,6 +22,7 @@ from hingeline.modelfile.files import ModelFileError
 from hingeline.schemes import is_tag, number_types, read_pairs, span_arrays, split_tag
 from hingeline.structures import chain_batch as kernels
 
+SureSpan = tuple[str, int, int, float]  # type, first token, token after the last, probability
 METHODS = ("isotonic", "sigmoid")
 FOLDS = 5  # Parts of the held-out sequences for the estimate of the calibration error.
 
@@ -180,13 +181,12 @@ class CalibratedChain(BaseEstimator):
         own: dict[str, Any] = {"method": self.method, "errors": errors}
         own |= {name: None if found is None else found._asdict() for name, found in maps.items()}
         told = {**(metadata or {}), "calibration": own}
-        report: dict[str, Any] = self.model.save(path, metadata=told, **options)
-        return report
+        return dict(self.model.save(path, metadata=told, **options))
 
     @classmethod
-    def load(cls, path: Any) -> Self:
-        """The calibrated model that :meth:`save` wrote."""
-        model = load(path, object)
+    def load(cls, path: Any, model: Any = None) -> Self:
+        """The calibrated model that :meth:`save` wrote; around ``model`` if that is at hand."""
+        model = load(path, object) if model is None else model
         known = model.metadata_.get("calibration")
         how = "hingeline calibrate, or fit() of a CalibratedChain, learns it from held-out data"
         require(known, f"{path} holds a model without a calibration: {how}.", ModelFileError)
@@ -262,9 +262,7 @@ class CalibratedChain(BaseEstimator):
         found = self._predict(X, lengths)
         return np.split(self.token_map_(found.margins), found.offsets[1:-1])
 
-    def predict_proba_spans(
-        self, X: Any, lengths: Any = None
-    ) -> list[list[tuple[str, int, int, float]]]:
+    def predict_proba_spans(self, X: Any, lengths: Any = None) -> list[list[SureSpan]]:
         """Predicted spans, each with the probability that its type and both its ends are right.
 
         A list for each sequence, of (type, first token, token after the last, probability).
@@ -273,7 +271,7 @@ class CalibratedChain(BaseEstimator):
         text = "the model's labels are not span tags such as B-NP and O"
         require(_has_spans(self.model.classes_.tolist()), f"{text}: use predict_proba_tokens.")
         found = self._predict(X, lengths)
-        result: list[list[tuple[str, int, int, float]]] = [[] for _ in found.offsets[1:]]
+        result: list[list[SureSpan]] = [[] for _ in found.offsets[1:]]
         if len(found.spans) == 0:
             return result
         if self.span_map_ is None:

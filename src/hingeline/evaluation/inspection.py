@@ -335,13 +335,12 @@ def explain(
     --------
     >>> print(explain(tagger, X_test, index=0, against=y_test[0]))         # doctest: +SKIP
     """
-    if hasattr(model, "arc_weights"):
+    if hasattr(model, "_compare_best"):  # trees and segments know how two of them differ
         require(feature_names is None, "feature_names are those of the templates: leave them out.")
-        return _explain_tree(model, [x] if index is None else x[index : index + 1], against)
+        one = [x] if index is None else x[index : index + 1]
+        best, rival, score, its_score, differences = model._compare_best(one, against)
+        return Explanation(best, rival, score, its_score, _rank(differences))
     x = x if index is None else x[index]
-    if "token" in _read_layout(model):
-        require(feature_names is None, "segments are explained by their own names: leave it out.")
-        return _explain_segments(model, [x], against)
     blocks = read_blocks(model)
     names = find_names(model, feature_names)
     matrix, chosen = _encode(model, x, blocks)
@@ -364,53 +363,6 @@ Differences = Iterable[tuple[int, str, str, str, str, float, float]]
 def _rank(differences: Differences) -> list[Contribution]:
     rows = [Contribution(*row, row[5] * row[6]) for row in differences if row[5] * row[6] != 0.0]
     return sorted(rows, key=lambda row: (-abs(row.contribution), row.position))
-
-
-def _explain_tree(model: Any, X: Any, against: Any) -> Explanation:
-    """The lead of the best dependency tree, by the features of arcs that two trees do not share."""
-    check_is_fitted(model, "weights_")
-    x = model.encoder_.read(X)
-    best = model.predict_nbest(x, 2)[0]
-    require(against is not None or len(best) == 2, "the sentence has only one tree.")
-    chosen, other = best[0][0], best[1][0] if against is None else [*map(tuple, against)]
-    what = f"against has {len(other)} words and the sentence {len(chosen)}"
-    require(len(other) == len(chosen), f"{what}: give a pair (head, label) for every word.")
-
-    def compare() -> Differences:
-        for t, arcs in enumerate(zip(chosen, other, strict=True)):
-            if arcs[0] == arcs[1]:
-                continue
-            one, two = ([*model.arc_weights(x, t + 1, *arc)] for arc in arcs)
-            shared = {(f.name, f.kind) for f in one} & {(f.name, f.kind) for f in two}
-            first, second = (f"{head} {label}" for head, label in arcs)
-            for sign, features in ((1.0, one), (-1.0, two)):
-                for f in features:
-                    if (f.name, f.kind) not in shared:
-                        yield t, f.kind, f.name, first, second, sign, f.weight
-
-    rows = _rank(compare())
-    margin = sum(row.contribution for row in rows)
-    return Explanation(chosen, other, best[0][1], best[0][1] - margin, rows)
-
-
-def _explain_segments(model: Any, X: Any, against: Any) -> Explanation:
-    """The lead of the best segmentation, by what the segments of two do not share."""
-    best = model.predict_nbest(X, 2)[0]
-    require(against is not None or len(best) == 2, "there is only one segmentation.")
-    sides = [best[0][0], best[1][0] if against is None else against]
-    parts = [model.list_weights(X, side) for side in sides]
-
-    def compare() -> Differences:
-        for sign, own, rest in ((-1.0, *parts[::-1]), (1.0, *parts)):
-            for *known, label in own.keys() - rest.keys():
-                value, weight = own[*known, label]
-                labels = (label, "") if sign > 0 else ("", label)
-                yield *known, *labels, sign * value, weight
-
-    rows = _rank(sorted(compare()))
-    score, other_score = (sum(value * weight for value, weight in p.values()) for p in parts)
-    best_tags, other_tags = (model.to_tags(X, side) for side in sides)
-    return Explanation(best_tags, other_tags, score, other_score, rows)
 
 
 def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:

@@ -8,13 +8,6 @@ from hingeline.features.tables import SparseSequences, TokenTable, from_frame, t
 from hingeline.features.templates import TokenTemplates
 
 __all__ = [
-    "ArcFeatures",
-    "DictEncoder",
-    "PerToken",
-    "SegmentTemplates",
-    "SparseSequences",
-    "TokenTable",
-    "TokenTemplates",
-    "from_frame",
-    "to_column",
-]
+    "ArcFeatures", "DictEncoder", "PerToken", "SegmentTemplates", "SparseSequences", "TokenTable",
+    "TokenTemplates", "from_frame", "to_column",
+]  # fmt: skip

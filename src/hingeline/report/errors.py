@@ -5,15 +5,16 @@ model does not make: which of the two is better, where, by how much, and whether
 from __future__ import annotations
 
 import base64
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hingeline._checks import Array, require
-from hingeline._words import SPACE, brief, count, count_of, decimal, find_direction, show
+from hingeline._words import LONGEST, SPACE, brief, count, count_of, decimal, show
 from hingeline.evaluation.metrics import LabelPairs, count_spans, draw_sums, pair_labels, ratio
 from hingeline.report.figures import draw_png, plot_segmentation
 from hingeline.report.outcome import MOST_SCORES, Outcome
@@ -431,3 +432,15 @@ def _score_table(name: str, shares: list[Share], noun: str) -> Table:
 
 def _probability(p: float) -> str:
     return "< 0.001" if p < 0.001 else decimal(p, 3)
+
+
+def find_direction(tokens: Iterable[Any]) -> str:
+    """``"rtl"`` or ``"ltr"``, by the first letter that has a direction of writing."""
+    for token in tokens:
+        for character in str(token)[:LONGEST]:
+            kind = unicodedata.bidirectional(character)
+            if kind in ("R", "AL"):
+                return "rtl"
+            if kind == "L":
+                return "ltr"
+    return "ltr"

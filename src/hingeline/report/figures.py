@@ -34,22 +34,14 @@ _TEXT, _MUTED, _LINE, _BACK = "#1c2126", "#5a6570", "#d9dfe5", "#ffffff"
 _ORANGE, _BLUE = "#b04200", "#0a5fa5"
 #: In the page, colours follow its style sheet: light, dark or print.
 _VARIABLES = {
-    _TEXT: "var(--text)",
-    _MUTED: "var(--muted)",
-    _LINE: "var(--line)",
-    _BACK: "var(--back)",
-    _ORANGE: "rgb(var(--orange))",
-    _BLUE: "rgb(var(--blue))",
-    "'DejaVu Sans'": "var(--sans)",
-}
+    _TEXT: "var(--text)", _MUTED: "var(--muted)", _LINE: "var(--line)", _BACK: "var(--back)",
+    _ORANGE: "rgb(var(--orange))", _BLUE: "rgb(var(--blue))", "'DejaVu Sans'": "var(--sans)",
+}  # fmt: skip
 #: Text stays text, measured by the one font that comes with matplotlib; names of parts are fixed.
 _SETTINGS = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "hingeline",
-    "font.family": ["DejaVu Sans"],
-    "font.size": 12.0,
-    "path.simplify": True,
-}
+    "svg.fonttype": "none", "svg.hashsalt": "hingeline", "font.family": ["DejaVu Sans"],
+    "font.size": 12.0, "path.simplify": True,
+}  # fmt: skip
 MOST_MARKERS = 40  # A curve of more points than this has no markers.
 _LOG_FROM = 100.0  # Values that differ by more than this factor are shown on a logarithmic scale.
 #: Larger values have no place on an axis, smaller ones than its inverse none on a logarithmic one.
@@ -418,17 +410,12 @@ _COLOURS = (
     "#eeca3b", "#72b7b2", "#9d755d", "#ff9da6", "#79706e",
 )  # fmt: skip
 #: Labels that have the colour of what they name.
-_NATURAL = {
-    **dict.fromkeys(("sky", "air"), "#9ecae9"),
-    **dict.fromkeys(("water", "sea", "river"), "#2f6db3"),
-    **dict.fromkeys(("grass", "meadow", "field"), "#6cb33f"),
-    **dict.fromkeys(("tree", "trees", "forest"), "#1f6b35"),
-    **dict.fromkeys(("road", "street", "path"), "#8c8c8c"),
-    **dict.fromkeys(("sand", "beach", "ground"), "#e0c57f"),
-    **dict.fromkeys(("mountain", "rock"), "#8a6d54"),
-    **dict.fromkeys(("building", "house", "roof"), "#c0504d"),
-    **dict.fromkeys(("sun", "flower"), "#f2c018"),
-}
+_SIMILAR = {
+    "sky air": "#9ecae9", "water sea river": "#2f6db3", "grass meadow field": "#6cb33f",
+    "tree trees forest": "#1f6b35", "road street path": "#8c8c8c", "sand beach ground": "#e0c57f",
+    "mountain rock": "#8a6d54", "building house roof": "#c0504d", "sun flower": "#f2c018",
+}  # fmt: skip
+_NATURAL = {name: colour for names, colour in _SIMILAR.items() for name in names.split()}
 _VOID = (0.0, 0.0, 0.0)
 _MOST_NUMBERS = 12  # Weights are printed in the cells of matrices up to this size.
 

@@ -19,6 +19,7 @@ from hingeline.constraints.files import read_rule, write_rule
 from hingeline.constraints.penalties import Penalties, as_constraints, learn_constraints
 from hingeline.core.blocks import spread
 from hingeline.core.primitives import Workers
+from hingeline.core.results import list_rows
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.base import scale_C
 from hingeline.estimators.chain import ChainSSVM
@@ -484,15 +485,12 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         constraints that are Python functions (a warning names them).
         """
         check_is_fitted(self, "base_")
-        rows = [
-            {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
-            for row in (step._asdict() for step in self.steps_)
-        ]
         rules = [(rule, write_rule(rule)) for rule in self._rules()]
         for rule, plain in rules:
             if not plain:
                 warn(f"{path} holds no functions, and so not the constraint {rule.title!r}.")
-        record = {"steps": rows, "selected": self.selected_, "weights": self.weights}
+        steps = list_rows(self.steps_)
+        record = {"steps": steps, "selected": self.selected_, "weights": self.weights}
         record |= {"words": self._words_given, "rules": [plain for _, plain in rules if plain]}
         both = {**(metadata or {}), "semisupervised": record}
         stored = copy(self.base_)  # its certificate is that of another problem

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, require, retell
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core import blocks
@@ -244,11 +244,9 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     if offsets is not None:
         arrays["offsets"] = offsets
     meta = {"visits": float(stream.visits), "fresh": int(stream.fresh)}
-    try:
+    remedy = "call partial_fit once without passes= first"
+    with retell("the state cannot be stored (", f"): {remedy}."):
         state = StoredState(model, meta, arrays)
-    except ValueError as error:
-        what = f"the state cannot be stored ({error})"
-        raise ValueError(f"{what}: call partial_fit once without passes= first.") from None
     _ = model.weights_
     stream.blocks, stream.live = [state.restore(model)], None  # made again, as after loading
     return meta, arrays

@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from hingeline._checks import Array, effective_n_jobs, positive, require, warn
+from hingeline._checks import Array, effective_n_jobs, positive, require, retell, warn
 from hingeline._jit import announce_compiling
 from hingeline.core.blocks import WorkingSet, empty_working_set, spread
 from hingeline.core.formulations import Formulation, make_formulation
@@ -379,11 +379,9 @@ class Stream:
             chosen = np.asarray(which)
             fine = chosen.ndim == 1 and (chosen.dtype.kind in "iub" or not chosen.size)
             require(fine, "which must be a vector of numbers of examples, or a mask.", TypeError)
-            try:
+            text = f"which does not fit the {n} examples that are remembered"
+            with retell(f"{text}: ", ".", IndexError):
                 gone[chosen if chosen.size else []] = True
-            except IndexError as error:
-                text = f"which does not fit the {n} examples that are remembered"
-                raise ValueError(f"{text}: {error}.") from None
         require(not gone.all(), f"which= names all {n} examples: leave at least one, or fit anew.")
         if gone.any():
             self._drop(gone)
@@ -437,10 +435,8 @@ class Stream:
 def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
     """``classes`` with the labels that are not among them behind, sorted where they can be."""
     known = set(classes.tolist())
-    try:
+    with retell("y holds a label that is not hashable: ", ".", TypeError, error=TypeError):
         new = [label for label in dict.fromkeys(labels) if label not in known]
-    except TypeError as error:
-        raise TypeError(f"y holds a label that is not hashable: {error}.") from None
     if not new:
         return classes
     added, _ = find_classes(new)
