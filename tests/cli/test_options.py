@@ -182,7 +182,11 @@ def test_C_by_itself(folder):
     target = ("-m", folder / "x")
     assert "leave --C out" in refused("train", folder / "train.conll", "-C", "1", *dev, *target)
     write(folder / "rows.svm", svmlight(TRAIN))
-    assert "--C: scale is for" in refused("train", folder / "rows.svm", "-C", "scale", *target)
+    done("train", folder / "rows.svm", "-m", folder / "rows.hinge", "--keep-state")
+    rows = hingeline.load(folder / "rows.hinge")
+    assert rows.C == "scale"
+    done("update", folder / "rows.hinge", folder / "rows.svm", "-m", folder / "more.hinge")
+    assert pytest.approx(rows.C_) == hingeline.load(folder / "more.hinge").C_
     dev = ("--dev", folder / "test.conll")
     both = (folder / "train.conll", "--unlabelled", folder / "test.conll", *dev)
     assert "--C: auto is for train" in refused("semi", *both, "-C", "auto", *target)
