@@ -96,7 +96,8 @@ class TokenModel:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
         checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
-        return checks.as_csr(scale_columns(self, matrix)), offsets
+        scaled = scale_columns(self, matrix)
+        return (matrix if scaled is matrix else checks.as_csr(scaled)), offsets
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
