@@ -14,6 +14,7 @@ from hingeline import (
     C_path,
     ChainCRF,
     ChainSSVM,
+    EarlyStopping,
     Graph,
     GraphSSVM,
     MulticlassSSVM,
@@ -176,6 +177,19 @@ def test_labels_of_all_folds_together() -> None:
     own = ChainSSVM(random_state=0).fit(X, y).predict([NOTES.X_train[i] for i in test])
     np.testing.assert_array_equal(np.concatenate(own), np.concatenate(found[test]))
     assert evaluate(NOTES.y_train, found).span_f1 > 0.5
+
+
+def test_callbacks_predict_as_the_model_will() -> None:
+    """Early stopping counts labels that keep to the scheme, as those of ``predict`` do."""
+    model = ChainSSVM(tol=1e-4, random_state=0)
+    watch = EarlyStopping(model, NOTES.X_test, NOTES.y_test, patience=1, scoring="span_f1")
+    seen: list[Any] = []
+    model.set_params(callbacks=[watch, lambda state: seen.append(model.scheme_)])
+    model.fit(NOTES.X_train[:20], NOTES.y_train[:20])
+    assert {*seen, model.scheme_} == {"IOB2"}
+    found = evaluate(NOTES.y_test, model.predict(NOTES.X_test)).span_f1
+    assert found == max(watch.scores_)
+    assert f"(best {found:.4f})" in model.stop_reason_
 
 
 WORDS, TAGS = [["the", "cat"], ["a", "dog"]], [["D", "N"], ["D", "N"]]

@@ -367,9 +367,10 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         self.check_parameters()
         matrix, offsets, labels = self._read(X, y, lengths)
         weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
-        self._fit_problem(self._make(self._with_constant(matrix), offsets, labels), weights)
         if self.scheme is None and any(str(label)[1:2] == "-" for label in self.classes_):
+            # Before the fit: callbacks that predict see the labels that users will see.
             self.scheme_ = masks.find_scheme(self.classes_, labels, offsets)
+        self._fit_problem(self._make(self._with_constant(matrix), offsets, labels), weights)
         return self
 
     def partial_fit(
