@@ -257,6 +257,7 @@ def open_text(
     if isinstance(source, TextSource):
         return source
     owned = False
+    stream: Any
     if isinstance(source, str) and source == "-":
         stream, name = getattr(sys.stdin, "buffer", sys.stdin), "<stdin>"
         if hasattr(stream, "isatty") and stream.isatty():
