@@ -240,6 +240,11 @@ def test_texts_are_no_numbers(kind: Any) -> None:
         kind().fit(["a text", "another"], [[0, 1], [1, 0]])
 
 
+def test_a_picture_is_no_graph() -> None:
+    with pytest.raises(TypeError, match=r"X\[0\] is a ndarray, .*Graph.from_image\(pixels\)"):
+        GraphSSVM().fit([np.zeros((2, 2, 3))], [[0, 1, 0, 1]])
+
+
 def test_label_sets_are_no_indicators() -> None:
     for y in ([["a"], ["b"], ["a", "b"]], [{"a"}, set(), {"b"}], [["a"], ["b"], []]):
         with pytest.raises(ValueError, match="MultiLabelBinarizer"):
