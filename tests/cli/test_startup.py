@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import traceback
 from functools import cache
 from importlib import import_module
 
@@ -100,4 +99,4 @@ def test_the_package_offers_its_modules_without_an_import():
     assert run("import hingeline; print(hingeline.data.read_conll.__name__)") == "read_conll"
     with pytest.raises(AttributeError, match="'hingeline' has no attribute 'ChainSVM'") as told:
         hingeline.ChainSVM  # noqa: B018
-    assert traceback.format_exception(told.value)[-1].endswith("Did you mean: 'ChainSSVM'?\n")
+    assert (told.value.name, told.value.obj) == ("ChainSVM", hingeline)  # Did you mean ChainSSVM?
