@@ -25,6 +25,7 @@ def read_stub(package: str, file: str) -> tuple[dict[str, str], Callable[[str], 
             return value
         if not name.startswith("_") and find_spec(f"{package}.{name}"):
             return import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        what = f"module {package!r} has no attribute {name!r}"
+        raise AttributeError(what, name=name, obj=sys.modules[package])  # Python says what is alike
 
     return homes, find, lambda: sorted({*module, *homes})

@@ -76,7 +76,7 @@ def test_missing_files_and_folders(models, tmp_path):
     file = tmp_path / "folder"
     file.mkdir()
     for message in everywhere(models, file):
-        assert "directory" in message
+        assert f"{file} is a folder: name a file in it, or all of them" in message
     assert "folder" in refused("info", file)
     assert "folder" in refused("predict", file, models / "conll")
 

@@ -385,6 +385,14 @@ def test_bad_outputs_are_refused(folder, model):
     assert "have the same name" in refused(
         "predict", model, part, folder / "sub" / "part-0.conll", "--output-dir", folder / "out"
     )
+    assert "there is no folder" in refused(
+        "predict", model, part, "--output-dir", folder / "out" / "deeper"
+    )
+    assert "is a file: name a folder" in refused("predict", model, part, "--output-dir", part)
+    write(folder / "bad", "one two\nthree\n")
+    for options in ((), ("--workers", "2")):
+        refused("predict", model, folder / "bad", "--output-dir", folder / "out", *options)
+    assert not (folder / "out").exists()
     assert "comes alone" in refused("predict", model, part, "-", input="")
     assert "cannot read the standard input" in refused(
         "predict", model, "-", "--workers", "2", input=""

@@ -53,7 +53,7 @@ def test_the_report_says_what_the_command_says(folder, tmp_path):
         done("train", data, "-m", model, "--dev", dev, "--patience", 1, "--tol", "1e-9", "--json")
     )
     assert result["stop_reason"].startswith("callback: ")
-    done("report", model, "--test", dev, "-o", page)
+    done("report", model, dev, "-o", page)
     text = page.read_text()
     assert "Training was stopped early, as asked: the held-out score" in text
     assert "did not converge" not in text
@@ -79,6 +79,8 @@ def test_two_models_in_one_report(folder, tmp_path):
     assert "with other.hinge only" in page.read_text(encoding="utf-8")
     said = refused("report", folder / "t.hinge", "--compare", other, "-o", page)
     assert "--compare needs a labelled file" in said
+    said = refused("report", folder / "t.hinge", data, "--test", data, "-o", page)
+    assert said == "DATA and --test are the same: give one file."
 
 
 def test_report(folder, tmp_path, monkeypatch):

@@ -167,8 +167,15 @@ def test_grid(folder):
     best = max(tried, key=lambda row: row["dev"])
     assert result["C"] == model.C == best["C"]
     assert len({row["dev"] for row in tried}) > 1  # else nothing was chosen
+    assert max(row["relative_gap"] for row in tried) <= 0.05  # each was trained to the end
     scores = json.loads(done("evaluate", folder / "m.hinge", folder / "test.conll", "--json"))
     assert scores["span_f1"] == best["dev"]
+
+
+def test_a_grid_in_a_hurry(folder):
+    options = ("--dev", folder / "test.conll", "--grid", "C=0.3,1", "--patience", "1")
+    result, _ = train(folder, *options, "--tol", "1e-6")
+    assert max(row["relative_gap"] for row in result["tried"]) > 1e-6
 
 
 def test_C_by_itself(folder):

@@ -133,3 +133,14 @@ def test_a_process_that_refuses_its_input(tmp_path):
     assert err.startswith(f"hingeline: {file}:2: ")
     assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX terminals")
+def test_a_terminal_is_told_that_it_is_read(capsys, monkeypatch):
+    ours, theirs = os.openpty()
+    os.write(ours, b"Ann B\n\x04")
+    with os.fdopen(theirs) as keyboard:
+        monkeypatch.setattr(sys, "stdin", keyboard)
+        assert hingeline.data.read_conll("-").n_tokens == 1
+    os.close(ours)
+    assert capsys.readouterr().err == "Reading from the keyboard; Ctrl-D on a new line ends it.\n"

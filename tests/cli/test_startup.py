@@ -97,5 +97,6 @@ def test_what_is_not_installed_stays_missing():
 
 def test_the_package_offers_its_modules_without_an_import():
     assert run("import hingeline; print(hingeline.data.read_conll.__name__)") == "read_conll"
-    with pytest.raises(AttributeError, match="module 'hingeline' has no attribute 'nothing'"):
-        hingeline.nothing  # noqa: B018
+    with pytest.raises(AttributeError, match="'hingeline' has no attribute 'ChainSVM'") as told:
+        hingeline.ChainSVM  # noqa: B018
+    assert (told.value.name, told.value.obj) == ("ChainSVM", hingeline)  # Did you mean ChainSSVM?

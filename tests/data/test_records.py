@@ -94,6 +94,12 @@ def test_documents_of_spacy():
     assert table.names == ("tokens", "pos", "ner")
     assert table.sentences("tokens") == [["Ann", "Lee", "ran", "."]]
     assert table.sentences("ner") == [["B-PER", "I-PER", "O", "O"]]
+    raw = json.dumps(document).encode()
+    found = json.loads(add_lists(raw, {"predicted": table.sentences("ner"), "margin": [["1"] * 4]}))
+    assert found.pop("predicted_ents") == document["ents"]
+    assert found == document | {"predicted": table.sentences("ner")[0], "margin": ["1"] * 4}
+    assert json.loads(add_lists(raw, {"p": [["O"] * 4]}))["p_ents"] == []
+    assert "p_ents" not in json.loads(add_lists(raw, {"p": [["NOUN"] * 4]}))
 
 
 PAIR = '{"tokens": ["a"], "tags": ["O"]}\n'

@@ -729,8 +729,10 @@ def test_bad_sources_are_refused(tmp_path, here):
         with pytest.raises(ValueError, match=f"{name!r}, which blocks do not use"):
             fit_blocks(tagger, notes())
     for name in ("pieces", "latency", "bandwidth"):
-        with pytest.raises(ValueError, match=f"'{name}'"):
+        with pytest.raises(ValueError, match=rf"^options\['{name}'\] must be"):
             fit_blocks(TAGGER, notes(), options={name: 0})
+    with pytest.raises(ValueError, match=r"^options has 'rhythm', which solver='blocks' does not"):
+        fit_blocks(TAGGER, notes(), options={"rhythm": 0})
     with pytest.raises(TypeError, match="source is a int: give names of files, or a list of"):
         fit_blocks(TAGGER, 3)
     with pytest.raises(TypeError, match="use say how files are read, and source has no files"):

@@ -14,6 +14,7 @@ from hingeline import (
     C_path,
     ChainCRF,
     ChainSSVM,
+    EarlyStopping,
     Graph,
     GraphSSVM,
     MulticlassSSVM,
@@ -178,6 +179,19 @@ def test_labels_of_all_folds_together() -> None:
     assert evaluate(NOTES.y_train, found).span_f1 > 0.5
 
 
+def test_callbacks_predict_as_the_model_will() -> None:
+    """Early stopping counts labels that keep to the scheme, as those of ``predict`` do."""
+    model = ChainSSVM(tol=1e-4, random_state=0)
+    watch = EarlyStopping(model, NOTES.X_test, NOTES.y_test, patience=1, scoring="span_f1")
+    seen: list[Any] = []
+    model.set_params(callbacks=[watch, lambda state: seen.append(model.scheme_)])
+    model.fit(NOTES.X_train[:20], NOTES.y_train[:20])
+    assert {*seen, model.scheme_} == {"IOB2"}
+    found = evaluate(NOTES.y_test, model.predict(NOTES.X_test)).span_f1
+    assert found == max(watch.scores_)
+    assert f"(best {found:.4f})" in model.stop_reason_
+
+
 WORDS, TAGS = [["the", "cat"], ["a", "dog"]], [["D", "N"], ["D", "N"]]
 
 
@@ -224,6 +238,11 @@ def test_words_for_a_model_of_features(tmp_path: Any) -> None:
 def test_texts_are_no_numbers(kind: Any) -> None:
     with pytest.raises(TypeError, match=r"X\[0\] is 'a text', .*TfidfVectorizer"):
         kind().fit(["a text", "another"], [[0, 1], [1, 0]])
+
+
+def test_a_picture_is_no_graph() -> None:
+    with pytest.raises(TypeError, match=r"X\[0\] is a ndarray, .*Graph.from_image\(pixels\)"):
+        GraphSSVM().fit([np.zeros((2, 2, 3))], [[0, 1, 0, 1]])
 
 
 def test_label_sets_are_no_indicators() -> None:

@@ -112,6 +112,8 @@ def test_forms_of_a_sequence(fitted):
     ):
         assert found == expected
     assert explain(model, X, index=3) != expected
+    with pytest.raises(IndexError, match=f"index=99 is beyond x, which has {len(X)} examples"):
+        explain(model, X, index=99)
 
 
 def test_the_models_labels_against_themselves(fitted):

@@ -84,6 +84,8 @@ def test_labels_go_back_to_their_rows(make: Any) -> None:
         to_column(y[:2], frame)
     with pytest.raises(ValueError, match="the frame has no column 'doc': name one of 'sentence'"):
         to_column(y, frame, group="doc")
+    with pytest.raises(TypeError, match=r"a frame is expected, got .*: pass the frame and group="):
+        to_column(y, frame["sentence"])
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,9 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, MemoryError):
         remedy = "check the file for feature numbers that are far too large, or use fewer features"
         return f"there is not enough memory ({error}): {remedy}."
+    if isinstance(error, IsADirectoryError):
+        name = error.filename
+        return f"{name} is a folder: name a file in it, or all of them together, '{name}/*'."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the file'}: {error.strerror}."
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))

@@ -312,7 +312,7 @@ def find_best(
     learn: Learn,
     values: Sequence[float | str],
     score: Callable[..., float] | None,
-    patience: int,
+    patience: int | None,
     checkpoint: Checkpoint | None,
     keep_state: bool,
     name: str,
@@ -326,7 +326,7 @@ def find_best(
     def fit(C: float | str) -> dict[str, Any]:
         estimator.set_params(C=C)
         callbacks: list[Any] = [] if checkpoint is None else [say_resumed, checkpoint]
-        if score is not None:
+        if score is not None and patience is not None:
             callbacks.insert(0, EarlyStopping(estimator, None, None, patience, score))
         what, value = ("C", C) if estimator.nu is None else ("nu", estimator.nu)
         title = f"training, {what}={value if isinstance(value, str) else format(value, 'g')}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -84,7 +85,9 @@ def predict(
     if workers is not None:
         texts = files.map_files(job.make_text, names, workers, reporter)
     with reporter.during("predicting"), ExitStack() as stack:
-        if targets is None:
+        if output_dir is not None:
+            stack.enter_context(_made(output_dir))
+        else:
             with blame("--output"):
                 out = stack.enter_context(hingeline.data.atomic_text(output))
         for k, (name, text) in enumerate(zip(names, texts, strict=True)):
@@ -102,13 +105,27 @@ def predict(
 def _name_outputs(folder: Path, output: str, names: list[str]) -> list[Path]:
     """A file in the folder for each input, under the same name."""
     files.require(output == "-", "--output is one file and --output-dir a folder: use one of them.")
-    folder.mkdir(exist_ok=True)
+    what = f"--output-dir: {folder} is a file: name a folder."
+    files.require(folder.is_dir() or not folder.exists(), what)
     targets = [folder / Path(name).name for name in names]
     for k, target in enumerate(targets):
         what = f"--output-dir: {names[k]} and {names[targets.index(target)]} have the same name"
         files.require(targets.index(target) == k, f"{what}: predict them one by one.")
-        app.check_target("--output-dir", target, *names)
+        app.check_target("--output-dir", target if folder.exists() else folder, *names)
     return targets
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """A folder that is new does not stay where nothing came into it."""
+    new = not folder.exists()
+    folder.mkdir(exist_ok=True)
+    try:
+        yield
+    finally:
+        if new:
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
 
 
 @dataclass

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
@@ -16,6 +16,9 @@ from hingeline.cli.info import describe_annealing
 
 def report(
     model: app.Model,
+    data: Annotated[
+        str | None, Argument(metavar="DATA", help="A labelled file to evaluate on, as --test.")
+    ] = None,
     test: Annotated[str | None, Option(help="A labelled file to evaluate on.")] = None,
     output: Annotated[
         Path | None, Option("--output", "-o", help="The page to write.", show_default="MODEL.html")
@@ -30,6 +33,8 @@ def report(
 
     from hingeline.report import write_report
 
+    files.require(None in (data, test), "DATA and --test are the same: give one file.")
+    test = data if test is None else test
     reporter = files.Reporter(model.name, None)
     estimator = files.load_model(model).set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
@@ -64,8 +69,8 @@ def report(
             known["tokens"] = samples.X.sentences(0)
         sources["test"] = files.source_of(test)
     path = output or model.with_suffix(".html")
-    data = {k: v for k, v in sources.items() if isinstance(v, dict) and v.get("sha256")}  # no pipes
-    known |= {"command": metadata.get("command"), "data": data, "title": model.name}
+    read = {k: v for k, v in sources.items() if isinstance(v, dict) and v.get("sha256")}  # no pipes
+    known |= {"command": metadata.get("command"), "data": read, "title": model.name}
     what_to_install = files.retell("", "", ImportError)
     with what_to_install, blame("--output"), reporter.during("writing the page"):
         write_report(path, estimator, **known)

@@ -40,7 +40,10 @@ def train(
         Option(help="For --task segments: NAME=FILE, a phrase a line; may be given again."),
     ] = None,
     C: app.Cost = None,
-    grid: Annotated[str | None, Option(help="Try C=0.01,0.1,1 and keep the best on --dev.")] = None,
+    grid: Annotated[
+        str | None,
+        Option(help="Try C=0.01,0.1,1 to the end (less with --patience); keep the best on --dev."),
+    ] = None,
     tol: app.Tol = 0.05,
     slack: Annotated[str, Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
     nu: Annotated[str | None, Option(help="For --slack nu: a mean loss, or auto.")] = None,
@@ -222,7 +225,9 @@ def train(
     estimator.set_params(warm_start=keep_state or bool(values))
     blamed = title if workers is None else ""  # blocks name files themselves
     judge = score_held_out if dev else None
-    rest = judge, patience, watcher, keep_state, blamed
+    # A grid compares models that are trained to the end, unless it is asked to be quick.
+    wait = patience if not values or "patience" in given(context) else None
+    rest = judge, wait, watcher, keep_state, blamed
     best, tried = fits.find_best(progress, estimator, learn, values or [estimator.C], *rest)
     if best.C == "auto":  # for updates
         tried, best.C = fits.list_rows(best.C_path_), best.C_

@@ -128,16 +128,21 @@ def option_names(solver: Any) -> set[str]:
 
 
 def check_options(
-    solver: Any, given: Any, name: str, slack: str, added: Mapping[str, Any] | None = None
+    solver: Any,
+    given: Any,
+    name: str,
+    slack: str,
+    added: Mapping[str, Any] | None = None,
+    place: str = "solver_options",
 ) -> None:
     """Refuse ``solver_options`` that a solver class does not know, and values without meaning.
 
-    ``added`` is what the estimator tells the solver beside them.
+    ``added`` is what the estimator tells the solver beside them; users know them by ``place``.
     """
     if given is None:
         return
     if not isinstance(given, Mapping):
-        raise TypeError(f"solver_options must be a mapping, got {given!r}.")
+        raise TypeError(f"{place} must be a mapping, got {given!r}.")
     asked = {known.name: known for known in fields(solver.Options) if known.metadata}
     understood = {key: value for key, value in given.items() if key in asked}
     options = solver.Options(**{**(added or {}), **understood})
@@ -146,14 +151,14 @@ def check_options(
             others = ((f.name, getattr(options, f.name)) for f in fields(options) if f.name != key)
             words = ", ".join(f"{k}={v!r}" for k, v in others if isinstance(v, str))
             raise ValueError(
-                f"solver_options has {key!r}, which has no effect on solver={name!r} with "
+                f"{place} has {key!r}, which has no effect on solver={name!r} with "
                 f"slack={slack!r}{words and f' and {words}'}: leave it out."
             )
     for key in sorted(set(given) - set(asked), key=str):
-        what = f"solver_options has {key!r}, which solver={name!r} does not know"
+        what = f"{place} has {key!r}, which solver={name!r} does not know"
         raise ValueError(f"{what}; it knows {', '.join(sorted(asked)) or 'none'}.")
     for key, value in given.items():
-        _check_option(f"solver_options[{key!r}]", value, asked[key])
+        _check_option(f"{place}[{key!r}]", value, asked[key])
 
 
 def _check_option(place: str, value: Any, known: Any) -> None:

@@ -186,6 +186,15 @@ def write_conll(target: File, table: TokenTable, separator: str | None = None) -
 
     The separator is by default a space, or a tab if a value is empty or has a space. One column of
     values with spaces must be read back with ``separator="\t"``.
+
+    Examples
+    --------
+    >>> from hingeline.features import TokenTable
+    >>> table = TokenTable.from_sentences([[("Ann", "B-PER"), ("ran", "O")]], ["word", "tag"])
+    >>> write_conll("-", table)
+    Ann B-PER
+    ran O
+    <BLANKLINE>
     """
     require(table.names, "table has no columns: there is nothing to write.")
     if (empty := np.flatnonzero(table.lengths == 0)).size:

@@ -96,10 +96,17 @@ def targets_of(name: str) -> list[str]:
 
 
 def read_any(source: File, format: str = "auto", **options: Any) -> tuple[Format, Any]:
-    """Read a file of any format: the format, and data of the format's kind.
+    r"""Read a file of any format: the format, and data of the format's kind.
 
     ``format`` is its name, or ``"auto"`` to guess it from the beginning of the file. Options are
     for the reader of that format; None counts as not given.
+
+    Examples
+    --------
+    >>> import io
+    >>> found, table = read_any(io.StringIO("Ann\tB-PER\nran\tO\n"))
+    >>> found.name, table.sentences(-1)
+    ('conll', [['B-PER', 'O']])
     """
     given = {name: value for name, value in options.items() if value is not None}
     if format == "auto":
@@ -124,7 +131,7 @@ def convert(
     vocabulary: Vocabulary | None = None,
     **options: Any,
 ) -> Vocabulary | None:
-    """Convert a file to another format that holds data of the same kind, or of a simpler one.
+    r"""Convert a file to another format that holds data of the same kind, or of a simpler one.
 
     The vocabulary that was used is returned, for the next file and for the way back.
 
@@ -140,6 +147,12 @@ def convert(
     vocabulary : Vocabulary of the training file, for a test file; default: made from the source
     **options
         For the reader, see :func:`read_any`.
+
+    Examples
+    --------
+    >>> import io
+    >>> convert(io.StringIO("Ann\tB-PER\nran\tO\n"), "-", "jsonl")
+    {"word": ["Ann", "ran"], "col1": ["B-PER", "O"]}
     """
     goal = find_format(to)
     found, data = read_any(source, format, **options)

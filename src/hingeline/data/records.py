@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from hingeline import schemes
 from hingeline.data.conll import WORD_NAMES, plain_name
 from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
 from hingeline.features.tables import TokenTable
@@ -128,15 +129,33 @@ def add_fields(
 
 
 def add_lists(raw: bytes, lists: dict[str, Sequence[Any]]) -> bytes:
-    """JSON lines with more lists, named, each one for all objects; all else stays as it is."""
+    """JSON lines with more lists, named, each one for all objects; all else stays as it is.
+
+    Objects of spaCy also get the entities of the first list, where it holds tags.
+    """
     lines = raw.split(b"\n")
     full = [k for k, line in enumerate(lines) if line.strip()]
     for n, k in enumerate(full):
         body = lines[k].rstrip()
         own = {name: list(values[n]) for name, values in lists.items()}
+        name, tags = next(iter(own.items()))
+        if (entities := _entities_of(body, tags)) is not None:
+            own[f"{name}_ents"] = entities
         added = json.dumps(own, ensure_ascii=False).encode()
         lines[k] = body[:-1].rstrip() + b", " + added[1:] + lines[k][len(body) :]
     return b"\n".join(lines)
+
+
+def _entities_of(line: bytes, tags: list[Any]) -> list[Any] | None:
+    """What ``ents`` of a document of spaCy is by the tags of its tokens; None for other objects."""
+    tokens = json.loads(line).get("tokens")
+    spacy = isinstance(tokens, list) and tokens and isinstance(tokens[0], dict)
+    if not spacy or not all(map(schemes.is_tag, tags)):
+        return None
+    return [
+        {"start": tokens[first]["start"], "end": tokens[stop - 1]["end"], "label": kind}
+        for kind, first, stop in schemes.spans(tags)
+    ]
 
 
 def read_jsonl(source: File) -> TokenTable:

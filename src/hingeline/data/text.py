@@ -257,8 +257,13 @@ def open_text(
     if isinstance(source, TextSource):
         return source
     owned = False
+    stream: Any
     if isinstance(source, str) and source == "-":
         stream, name = getattr(sys.stdin, "buffer", sys.stdin), "<stdin>"
+        if hasattr(stream, "isatty") and stream.isatty():
+            end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
+            print(f"Reading from the keyboard; {end} on a new line ends it.", file=sys.stderr)
+            stream = io.BytesIO(stream.read())  # at once: to read on after the end is to wait again
     elif isinstance(source, (str, os.PathLike)):
         stream, name, owned = open(source, "rb"), os.fspath(source), True  # noqa: SIM115
     elif hasattr(source, "read"):

@@ -31,7 +31,7 @@ MANY = 16  # Blocks at most, where nobody says how many.
 def train_blocks(model: Any, parts: list[Any], blocks: Any, options: Any, **where: Any) -> None:
     """Fit the model itself, on ``client`` or ``workers``."""
     shard = refuse(model)
-    registry.check_options(Blocks, options, "blocks", model.slack)
+    registry.check_options(Blocks, options, "blocks", model.slack, place="options")
     if blocks is None:
         blocks = min(len(parts), MANY)
     positive("blocks", blocks, integer=True)

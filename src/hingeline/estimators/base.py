@@ -489,7 +489,7 @@ class BaseSSVM:
         instead of C.
     nu : float or "auto", optional
         With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
-        chooses it on held-out examples. See ``docs/nu.md``.
+        chooses it on held-out examples. See :func:`hingeline.nu_path`.
     solver : {"auto", "sdm", "fsmo", "bcfw", "sdcd", "one-slack", "subgradient"}, default="auto"
         ``"auto"`` is ``"sdm"``, and ``"sdcd"`` for ``slack="sum"``. ``"fsmo"`` finds planes by
         cutting planes; ``"bcfw"`` (``"max"``) is block-coordinate Frank-Wolfe; ``"one-slack"``

@@ -97,7 +97,8 @@ class TokenModel:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
         checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
-        return checks.as_csr(scale_columns(self, matrix)), offsets
+        scaled = scale_columns(self, matrix)
+        return (matrix if scaled is matrix else checks.as_csr(scaled)), offsets
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -367,9 +368,10 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         self.check_parameters()
         matrix, offsets, labels = self._read(X, y, lengths)
         weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
-        self._fit_problem(self._make(self._with_constant(matrix), offsets, labels), weights)
         if self.scheme is None and any(str(label)[1:2] == "-" for label in self.classes_):
+            # Before the fit: callbacks that predict see the labels that users will see.
             self.scheme_ = masks.find_scheme(self.classes_, labels, offsets)
+        self._fit_problem(self._make(self._with_constant(matrix), offsets, labels), weights)
         return self
 
     def partial_fit(

@@ -357,7 +357,7 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
     for i, x in enumerate(X):
         if not isinstance(x, Graph):
             what = f"X[{i}] is a {type(x).__name__}, expected a hingeline.Graph"
-            raise TypeError(f"{what}: Graph(node_features, edges).")
+            raise TypeError(f"{what}: Graph(node_features, edges), or Graph.from_image(pixels).")
         widths = {"node": x.node_features.shape[1]}
         if x.n_edges or x.edge_features is not None:
             widths["edge"] = 0 if x.edge_features is None else x.edge_features.shape[1]

@@ -122,6 +122,16 @@ def C_path(estimator: BaseSSVM, X: Any, y: Any, Cs: Values = None, **fit_params:
         Default: ten values from a hundredth to a hundred times the estimator's default C, of
         0.1 where that is ``"scale"``.
     **fit_params : passed to ``fit``
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from hingeline import C_path, MulticlassSSVM
+    >>> path = C_path(MulticlassSSVM(random_state=0), *load_iris(return_X_y=True), Cs=[0.01, 0.1])
+    >>> [model.C for model in path.models]
+    [0.01, 0.1]
+    >>> bool((path.relative_gaps <= 0.01).all())
+    True
     """
     default = signature(type(estimator)).parameters["C"].default
     middle = default if isinstance(default, float) else 0.1

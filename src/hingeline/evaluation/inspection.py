@@ -333,11 +333,19 @@ def explain(
 
     Examples
     --------
-    >>> print(explain(tagger, X_test, index=0, against=y_test[0]))         # doctest: +SKIP
+    >>> from hingeline import ChainSSVM
+    >>> X, y = [["Ann", "ran"], ["Bob", "sat"]] * 3, [["PER", "O"]] * 6
+    >>> found = explain(ChainSSVM(random_state=0).fit(X, y), X, index=0)
+    >>> list(map(str, found.chosen)), found.margin > 0.0
+    (['PER', 'O'], True)
     """
+    if index is not None:
+        n = x.shape[0] if hasattr(x, "shape") else len(x)
+        what = f"index={index} is beyond x, which has {n} examples: count from 0."
+        require(-n <= index < n, what, IndexError)
     if hasattr(model, "_compare_best"):  # trees and segments know how two of them differ
         require(feature_names is None, "feature_names are those of the templates: leave them out.")
-        one = [x] if index is None else x[index : index + 1]
+        one = [x] if index is None else x[index:][:1]
         best, rival, score, its_score, differences = model._compare_best(one, against)
         return Explanation(best, rival, score, its_score, _rank(differences))
     x = x if index is None else x[index]

@@ -101,7 +101,7 @@ def _offsets(arrays: Any) -> Array:
 
 def _join(arrays: list[Array]) -> Array:
     """Arrays in a row; where they are many, small and of one type, as bytes, far sooner."""
-    kinds = {array.dtype for array in arrays}
+    kinds = {*map(attrgetter("dtype"), arrays)}
     if len(kinds) > 1 or arrays[0].dtype.hasobject:
         return np.concatenate(arrays)
     return np.frombuffer(bytearray().join(arrays), arrays[0].dtype)  # type: ignore[arg-type]
@@ -109,18 +109,18 @@ def _join(arrays: list[Array]) -> Array:
 
 def _stack_csr(matrices: Any) -> tuple[sp.csr_matrix, Array]:
     """Matrices below each other, and their offsets; far faster than ``scipy.sparse.vstack``."""
-    data, indices = [m.data for m in matrices], [m.indices for m in matrices]
     each = [m.indptr for m in matrices]
-    own, cuts, begins = _join(each), _offsets(each), _offsets(data)
-    starts, ends = cuts[:-1], cuts[1:] - 1
-    if own[starts].any() or (own[ends] != np.diff(begins)).any():
+    own, cuts = _join(each), _offsets(each)
+    data, indices = _join([m.data for m in matrices]), _join([m.indices for m in matrices])
+    sizes = own[cuts[1:] - 1].astype(np.int64)
+    if own[cuts[:-1]].any() or not len(data) == len(indices) == sizes.sum():
         raise ValueError("matrices with room to spare.")
-    kind = indices[0].dtype if begins[-1] < 2**31 else np.int64  # SciPy copies where types differ
-    indptr = own.astype(kind) + np.repeat(begins[:-1].astype(kind), np.diff(cuts))
+    kind = indices.dtype if len(data) < 2**31 else np.int64  # SciPy copies where types differ
+    indptr = own.astype(kind) + np.repeat((np.cumsum(sizes) - sizes).astype(kind), np.diff(cuts))
     kept = np.ones(len(own), dtype=bool)
-    kept[starts[1:]] = False  # these repeat the end of the matrix before
+    kept[cuts[1:-1]] = False  # these repeat the end of the matrix before
+    parts = data, indices, indptr[kept]
     shape = (len(own) - len(each), matrices[0].shape[1])
-    parts = _join(data), _join(indices), indptr[kept]
     return sp.csr_matrix(parts, shape=shape), cuts - np.arange(len(cuts))
 
 

@@ -73,6 +73,13 @@ class SparseSequences(_Cut):
     ----------
     matrix : csr_matrix of shape (tokens, features)
     offsets : int64 ndarray; sequence i has the rows ``offsets[i]`` to ``offsets[i + 1] − 1``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = SparseSequences(sp.csr_matrix(np.eye(3)), [0, 2, 3])
+    >>> X.lengths.tolist(), X[0].shape
+    ([2, 1], (2, 3))
     """
 
     def __init__(self, matrix: sp.csr_matrix, offsets: Any) -> None:
@@ -335,6 +342,16 @@ def from_frame(
     group : str, default="sentence"; the column that says which sentence a token belongs to
     label : str or None, default="tag"; the column of labels, None if there is none
     columns : list of str, the columns to read; default: all others
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame(
+    ...     {"sentence": [1, 1, 2], "word": ["Ann", "ran", "Bob"], "tag": ["B-PER", "O", "B-PER"]}
+    ... )
+    >>> X, y = from_frame(frame)
+    >>> X[0], y
+    ([('Ann',), ('ran',)], [['B-PER', 'O'], ['B-PER']])
     """
     names = [str(name) for name in getattr(frame, "columns", ())]
     if not names or not hasattr(frame, "__getitem__"):
@@ -373,8 +390,11 @@ def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentenc
 
     Examples
     --------
-    >>> X, _ = from_frame(frame, label=None)                          # doctest: +SKIP
-    >>> frame["predicted"] = to_column(tagger.predict(X), frame)      # doctest: +SKIP
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"sentence": [1, 1, 2], "word": ["Ann", "ran", "Bob"]})
+    >>> X, _ = from_frame(frame, label=None)
+    >>> to_column([["B", "O"], ["B"]], frame).tolist()  # of tagger.predict(X), say
+    ['B', 'O', 'B']
     """
     order, offsets = _gather(_values(frame, group))
     lengths, wanted = [*map(len, labels)], np.diff(offsets).tolist()
@@ -386,6 +406,8 @@ def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentenc
 
 
 def _values(frame: Any, name: str) -> Array:
+    what = f"a frame is expected, got {type(frame).__name__}: pass the frame and group=, the column"
+    require(hasattr(frame, "columns"), f"{what} of sentences.", TypeError)
     there = ", ".join(map(repr, frame.columns))
     require(name in frame.columns, f"the frame has no column {name!r}: name one of {there}.")
     return np.asarray(frame[name].to_numpy())

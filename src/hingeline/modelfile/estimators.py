@@ -304,6 +304,14 @@ def load(path: str | os.PathLike[str], expected: type | None = None, structure: 
         Estimators of other classes are refused, and of a SemiSupervisedSSVM its base is loaded.
     structure : Structure, optional
         That of an :class:`hingeline.SSVM`: files hold its weights and certificate, never code.
+
+    Examples
+    --------
+    >>> import hingeline
+    >>> model = hingeline.MulticlassSSVM().fit([[0.0, 1.0], [1.0, 0.0]], ["a", "b"])
+    >>> told = model.save("letters.hinge")
+    >>> hingeline.load("letters.hinge").predict([[0.0, 2.0]]).tolist()
+    ['a']
     """
     header, arrays = read_model(path)
     name = os.fspath(path)

@@ -42,9 +42,13 @@ def write_report(path: str | os.PathLike[str], model: Any, **details: Any) -> Pa
 
     Examples
     --------
-    >>> write_report(                                                      # doctest: +SKIP
-    ...     "report.html", tagger, y_true=y_test, y_pred=tagger.predict(X_test), tokens=words
-    ... )
+    >>> from hingeline import ChainSSVM
+    >>> from hingeline.data import load_notes
+    >>> notes = load_notes(40, 20)
+    >>> tagger = ChainSSVM(random_state=0).fit(notes.X_train, notes.y_train)
+    >>> found = tagger.predict(notes.X_test)
+    >>> write_report("r.html", tagger, y_true=notes.y_test, y_pred=found, tokens=notes.X_test).name
+    'r.html'
     """
     target = check_target(path, FORMATS)
     page = render_report(model, **details)

@@ -120,6 +120,12 @@ def plot_curve(history: Any, path: FileName | None = None, title: str = "Trainin
     Returns
     -------
     objectives, gaps : matplotlib's axes, in a tuple with their ``figure``
+
+    Examples
+    --------
+    >>> from hingeline import MulticlassSSVM
+    >>> model = MulticlassSSVM().fit([[0.0, 1.0], [1.0, 0.0]], ["a", "b"])
+    >>> objectives, gaps = plot_curve(model, "curve.png")
     """
     history = getattr(history, "history_", history)
     if not isinstance(history, Sequence) or not history:
@@ -333,6 +339,10 @@ def plot_reliability(
     ax : matplotlib axes to draw in; default: those of a new figure
     path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
+
+    Examples
+    --------
+    >>> axes = plot_reliability([0.9, 0.6, 0.8], [True, False, True], path="reliability.png")
     """
     sure, true = (np.concatenate([np.ravel(part) for part in v]) for v in (confidence, right))
     what = f"confidence has {len(sure)} values and right has {len(true)}"
@@ -379,6 +389,12 @@ def plot_path(path: ModelPath, target: FileName | None = None, title: str | None
     path : Path, as :func:`hingeline.nu_path` and :func:`hingeline.C_path` return it
     target : path of a ``.png`` or ``.svg`` file to write, optional
     title : str, optional
+
+    Examples
+    --------
+    >>> from hingeline import C_path, MulticlassSSVM
+    >>> path = C_path(MulticlassSSVM(), [[0.0, 1.0], [1.0, 0.0]], ["a", "b"], Cs=[0.1, 1.0])
+    >>> risks, gaps = plot_path(path, "path.svg")
     """
     require(len(path) != 0, "the path is empty: pass what nu_path or C_path returned.")
     figure = new_figure()
@@ -467,6 +483,11 @@ def plot_segmentation(
     opacity : float, default=0.6; of the labels over an image
     path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
+
+    Examples
+    --------
+    >>> predicted, truth = [["sky", "sky"], ["sea", "sky"]], [["sky", "sky"], ["sea", "sea"]]
+    >>> panels = plot_segmentation(predicted, truth, path="labels.png")
     """
     given = {"truth": truth, "predicted": predicted}
     maps = {n: _label_map(y, n, regions, shape) for n, y in given.items() if y is not None}
@@ -526,6 +547,10 @@ def plot_affinities(
     ax : matplotlib axes to draw in; default: those of a new figure
     path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
+
+    Examples
+    --------
+    >>> axes = plot_affinities([[0.5, -0.2], [-0.2, 0.4]], ["beach", "field"], path="pairs.png")
     """
     table = np.asarray(weights, dtype=np.float64)
     n = len(labels)
