@@ -157,7 +157,8 @@ class Shard:
     #: What the driver must know of this block before any block can be posed.
     told: dict[str, Any]
     weights: Array  # of the examples
-    sums: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)  # What ``C="scale"`` is made of, once the block is posed.
+    #: What ``C="scale"`` is made of, once the block is posed.
+    sums: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
 
     #: Of what blocks told: attributes that all of them and the fitted estimator have, and what each
     #: block is told (estimator, told); then a block's problem and the weights of its examples.
