@@ -144,6 +144,7 @@ def test_info(folder):
     assert facts["bytes"] == (folder / "t.hinge").stat().st_size
     assert facts["metadata"]["layout"]["format"] == "conll"
     text = done("info", folder / "t.hinge")
+    assert "outputs found" not in text  # said of summed slack only
     assert "labels: B-LOC, B-PER, I-PER, O\n" in text
     assert "stopped: converged\n" in text
     assert "top features" not in text

@@ -167,6 +167,19 @@ def test_no_weights_are_better_than_bad_ones():
             assert model.primal_objective_ <= 3e12 or not model.converged_
 
 
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e3])
+@pytest.mark.parametrize("solver", ["auto", "bcfw"])
+def test_rounding_alone_is_no_reason_for_weights(solver, size):
+    """Every row with every label: weights other than 0 come from rounding, and cost something."""
+    X = size * np.repeat(np.random.default_rng(0).normal(size=(3, 2)), 3, axis=0)
+    C = 1e-9 if size == 1.0 else 1.0
+    model = MulticlassSSVM(C=C, solver=solver, fit_intercept=False, random_state=0)
+    model.fit(X, np.tile([0, 1, 2], 3))
+    assert model.converged_
+    assert not model.weights_.any()
+    assert model.primal_objective_ == pytest.approx(9.0 * C, rel=1e-15)
+
+
 def test_weights_of_an_early_pass_are_kept():
     """Their primal may be above that of no weights at all; they predict far better."""
     X, y = make_rows(False)

@@ -248,6 +248,18 @@ def test_stops_when_only_an_integrality_gap_is_left(
         assert getattr(again, name) == getattr(model, name)
 
 
+def test_only_exact_decoding_is_called_so() -> None:
+    """What ``oracle_exact_`` is made of, told by the problem alone."""
+    X, Y = data(tuple(TRIANGLE))
+    model = fit(X, Y, tol=0.5)
+    found = {}
+    for inference in ("auto", "enumeration", "lp", "ad3", "icm"):
+        problem = model.set_params(inference=inference)._prepare(X)
+        found[inference] = model._compile(problem).exact
+    exact = {"auto": True, "enumeration": True}
+    assert found == exact | dict.fromkeys(("lp", "ad3", "icm"), False)
+
+
 @pytest.mark.slow
 def test_tight_bounds_leave_no_integrality_gap() -> None:
     """On a forest the relaxation is tight: LP decoding converges, and says that it might not."""

@@ -215,5 +215,5 @@ def test_interruptions() -> None:
 @pytest.mark.slow
 def test_dlpw_says_why_it_has_no_gap() -> None:
     X, Y = labelled()
-    with pytest.warns(ConvergenceWarning, match="no dual point"):
+    with pytest.warns(ConvergenceWarning, match=r"no dual point.*more passes give none"):
         multilabel(solver="dlpw", max_iter=2).fit(X, Y)

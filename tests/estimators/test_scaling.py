@@ -316,9 +316,30 @@ def test_a_graph_model_is_that_of_a_scaler_before_it():
     assert hasattr(unasked, "edge_feature_scales_")
 
 
+def weigh(X, weights):
+    return [Graph(x.node_features, x.edges, x.edge_features, weights) for x in X]
+
+
+def test_losses_in_any_unit_are_the_same_model():
+    """Nodes weigh their pixels: what is right for one of each is right for 500 of each."""
+    X, y = squares()
+    plain = fit_squares()
+    model = GraphSSVM(inference="enumeration", random_state=0, tol=1e-6)
+    model.fit(weigh(X, np.full(4, 500.0)), y)
+    assert pytest.approx(500.0 * plain.C_) == model.C_
+    np.testing.assert_allclose(model.weights_ / 500.0, plain.weights_, atol=1e-3)
+    model.fit(weigh(X, [1.0, 1.0, 0.0, 1.0]), y)  # nodes that cost nothing have no say in it
+    assert model.C_ == plain.C_
+    sets, indicators = make(MultilabelSSVM)
+    once = MultilabelSSVM(random_state=0).fit(sets, indicators).C_
+    twice = MultilabelSSVM(random_state=0, loss=(2.0, "hamming")).fit(sets, indicators).C_
+    assert twice == pytest.approx(2.0 * once)
+
+
 @pytest.mark.slow
 def test_scaled_graphs_in_blocks():
     X, y = squares(nodes=(30.0, 5.0), edges=20.0)
+    X = weigh(X[:10], [1.0, 2.0, 3.0, 0.0]) + weigh(X[10:], [5.0, 1.0, 2.0, 3.0])
     whole = GraphSSVM(inference="enumeration", random_state=0, tol=1e-6).fit(X, y)
     estimator = GraphSSVM(inference="enumeration", random_state=0, tol=1e-6)
     blocks = fit_blocks(estimator, [(X[:15], y[:15]), (X[15:], y[15:])], workers=1)

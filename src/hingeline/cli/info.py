@@ -88,11 +88,18 @@ def _facts(estimator: Any) -> dict[str, Any]:
         "primal": _plain(estimator.primal_objective_),
         "dual": _plain(estimator.dual_objective_),
         "gap": _plain(estimator.duality_gap_),
-        "primal over the outputs found": _plain(estimator.restricted_objective_),
-        "gap over the outputs found": _plain(estimator.restricted_gap_),
+        **({} if math.isnan(estimator.restricted_objective_) else _restricted(estimator)),
         "stopped": estimator.stop_reason_,
         "passes": estimator.n_iter_,
         "metadata": getattr(estimator, "metadata_", {}),
+    }
+
+
+def _restricted(estimator: Any) -> dict[str, Any]:
+    """The certificate of ``slack="sum"`` where not all outputs count."""
+    return {
+        "primal over the outputs found": _plain(estimator.restricted_objective_),
+        "gap over the outputs found": _plain(estimator.restricted_gap_),
     }
 
 

@@ -297,6 +297,8 @@ def _result(
             kind = found if solver.restricted else "certified relative gap"
             bound = f"its {kind} is {rel:.3g}, above tol={tol:g}"
         remedy = "raise max_iter or max_time, loosen tol, lower C, or scale the features"
+        if math.isnan(rel):
+            remedy = "more passes give none, either; choose another solver, or exact decoding"
         if integrality > 0.0:
             part = relative(min(integrality, gap), solver.positive_part(primal))
             bound += f" ({part:.3g} of it is the integrality gap of decoding)"

@@ -226,7 +226,7 @@ class Block:
         self.shard = make_shard(estimator, *read_parts(parts))
         return None if self.shard is None else self.shard.told
 
-    def pose(self, known: dict[str, Any], own: Any) -> tuple[float, float]:
+    def pose(self, known: dict[str, Any], own: Any) -> tuple[float, ...]:
         """Make the problem, given what all blocks have; sums that ``C="scale"`` is made of."""
         vars(self.estimator).update(known)
         shard, self.shard = self.shard, None

@@ -47,6 +47,7 @@ from hingeline.features.input import (
     stack_sequences,
 )
 from hingeline.features.tables import SparseSequences, TokenTable, renumber
+from hingeline.structures.graph_blocks import sum_losses
 
 
 class FilePart(NamedTuple):
@@ -170,7 +171,8 @@ class Shard:
     #: What the driver must know of this block before any block can be posed.
     told: dict[str, Any]
     weights: Array  # of the examples
-    sums = (0.0, 0.0)  # What ``C="scale"`` is made of, once the block is posed.
+    #: What ``C="scale"`` is made of, once the block is posed.
+    sums: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
 
     #: Of what blocks told: attributes that all of them and the fitted estimator have, and what each
     #: block is told (estimator, told); then a block's problem and the weights of its examples.
@@ -182,7 +184,10 @@ class Shard:
         n = len(problem.indptr) - 1
         with np.errstate(over="ignore"):
             squares = float(np.square(problem.values, dtype=np.float64).sum())
-        self.sums = squares + (0.0 if estimator.fit_intercept else n), float(n)
+        losses = (0.0, 0)
+        if hasattr(problem, "node_weight"):
+            losses = sum_losses(problem, np.ones(len(problem.node_offset) - 1))
+        self.sums = squares + (0.0 if estimator.fit_intercept else n), float(n), *losses
         return cast("Compiled", estimator._compile(problem))
 
 
@@ -476,11 +481,11 @@ def make_shard(estimator: Any, X: Any, y: Any, weights: Any, origin: Any) -> Sha
     return shard
 
 
-def choose_C(estimator: Any, sums: list[tuple[float, float]]) -> float:
+def choose_C(estimator: Any, sums: list[tuple[float, ...]]) -> float:
     """C as a number, from what the blocks measured."""
     if not isinstance(estimator.C, str):
         return float(estimator.C)
-    squares, count = (sum(one) for one in zip(*sums, strict=True))
+    squares, count, losses, costly = (sum(one) for one in zip(*sums, strict=True))
     # As if all tokens were one with that norm.
     row = np.array([np.sqrt(squares / count)])
-    return scale_C(row, np.array([0, 1]), True)
+    return scale_C(row, np.array([0, 1]), True) * (losses / costly if costly else 1.0)

@@ -264,13 +264,17 @@ def mean_square(problem: GraphProblem, cap: Array) -> float:
 
 
 def mean_loss(problem: GraphProblem, cap: Array) -> float:
-    """Loss of a wrong state, on average over the variables of examples with weight."""
+    """Loss of a wrong state, on average over the variables that cost something."""
+    total, count = sum_losses(problem, cap)
+    return total / count if count else 1.0
+
+
+def sum_losses(problem: GraphProblem, cap: Array) -> tuple[float, int]:
+    """Losses of wrong states, summed over the variables that cost something; how many these are."""
     owner = np.repeat(np.arange(len(cap)), np.diff(problem.node_offset))
-    known = cap[owner] > 0.0
     by_label = problem.cost.sum(axis=1) / max(len(problem.cost) - 1, 1)
-    losses = (problem.node_weight * by_label[problem.labels])[known]
-    found = float(losses.mean()) if len(losses) else 0.0
-    return found if found > 0.0 else 1.0
+    losses = (problem.node_weight * by_label[problem.labels])[cap[owner] > 0.0]
+    return float(losses.sum()), int(np.count_nonzero(losses))
 
 
 @helper
