@@ -387,6 +387,25 @@ def test_tables_of_any_scale(tmp_path):
         assert not hasattr(kept, "feature_means_")
 
 
+@pytest.mark.parametrize("unit", [30.0, 1e-3])
+def test_losses_of_any_unit(unit):
+    """A margin of 30 asks for weights and a C 30 times as large."""
+    (X, y), (table, labels) = sequences(), make(MulticlassSSVM)
+    costs = 1.0 - np.eye(3)
+    for kind, inputs, truth in ((ChainSSVM, X, y), (MulticlassSSVM, table, labels)):
+        plain = kind(random_state=0, tol=1e-6).fit(inputs, truth)
+        other = kind(loss=unit * costs, random_state=0, tol=1e-6).fit(inputs, truth)
+        assert pytest.approx(unit * plain.C_) == other.C_
+        np.testing.assert_allclose(other.weights_ / unit, plain.weights_, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_losses_of_any_unit_in_blocks():
+    (X, y), model = sequences(), ChainSSVM(loss=30.0 * (1.0 - np.eye(3)), random_state=0)
+    blocks = fit_blocks(model, [(X[:15], y[:15]), (X[15:], y[15:])], workers=1)
+    assert pytest.approx(model.fit(X, y).C_) == blocks.C_
+
+
 def test_sets_of_labels_of_any_scale():
     X, y = make(MultilabelSSVM)
     model = MultilabelSSVM(random_state=0, tol=1e-6).fit(X, y)

@@ -471,6 +471,30 @@ class Workers:
 
 
 @helper
+def sum_losses(problem: Any, weights: Array) -> tuple[float, int]:
+    """Mean losses of wrong labels, summed over labels that cost something; how many these are.
+
+    ``weights`` are those of the examples; structures whose loss is no sum over labels have none.
+    """
+    if not hasattr(problem, "cost"):
+        return 0.0, 0
+    active, starts = (
+        weights > 0.0,
+        getattr(problem, "offsets", getattr(problem, "node_offset", None)),
+    )
+    k = len(problem.cost)
+    by_label = problem.cost[:, :k].sum(axis=1) / max(k - 1, 1)
+    losses = by_label[problem.labels] * getattr(problem, "node_weight", 1.0)
+    losses = losses[active if starts is None else np.repeat(active, np.diff(starts))]
+    return float(losses.sum()), int(np.count_nonzero(losses))
+
+
+def mean_loss(problem: Any, weights: Array) -> float:
+    """Loss of a wrong label, on average over those that cost something."""
+    total, count = sum_losses(problem, weights)
+    return total / count if count else 1.0
+
+
 def pad_row(n: int) -> int:
     """Length of a row of n weights: the next multiple of four, one vector of doubles."""
     return (n + 3) // 4 * 4

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from hingeline import _checks as checks
 from hingeline._checks import Array, require
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Compiled, sum_losses
 from hingeline.data.formats import detect_format, find_format
 from hingeline.data.labelled import (
     ROWS,
@@ -47,7 +47,6 @@ from hingeline.features.input import (
     stack_sequences,
 )
 from hingeline.features.tables import SparseSequences, TokenTable, renumber
-from hingeline.structures.graph_blocks import sum_losses
 
 
 class FilePart(NamedTuple):
@@ -184,9 +183,7 @@ class Shard:
         n = len(problem.indptr) - 1
         with np.errstate(over="ignore"):
             squares = float(np.square(problem.values, dtype=np.float64).sum())
-        losses = (0.0, 0)
-        if hasattr(problem, "node_weight"):
-            losses = sum_losses(problem, np.ones(len(problem.node_offset) - 1))
+        losses = sum_losses(problem, self.weights)
         self.sums = squares + (0.0 if estimator.fit_intercept else n), float(n), *losses
         return cast("Compiled", estimator._compile(problem))
 

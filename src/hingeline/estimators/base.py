@@ -23,7 +23,7 @@ from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
 from hingeline.core.loop import Limits, Reporter, identity, run
-from hingeline.core.primitives import PART, Compiled, Workers, provides
+from hingeline.core.primitives import PART, Compiled, Workers, mean_loss, provides
 from hingeline.core.results import DualMemory, History, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.features.input import with_constant
@@ -588,7 +588,8 @@ class BaseSSVM:
         if len(problem.indptr) != len(weights) + 1:  # examples of several rows
             starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
             rows = np.repeat(weights, np.diff(starts))
-        return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), rows)
+        by_features = scale_C(problem.values, problem.indptr, bool(self.fit_intercept), rows)
+        return by_features * mean_loss(problem, weights)  # which has the unit of the margin
 
     def _settings(self) -> dict[str, Any]:
         """What multipliers of different calls must have in common."""

@@ -302,7 +302,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
     C : float, "scale" or "auto", default="scale"
         Weight of a sequence's slack; ``float("inf")`` for a hard margin. ``"scale"`` is 3 over
         the mean squared norm of a token's features, the constant included: 0.13 for the default
-        templates, some 22 features of value 1. ``"auto"`` searches around it for the least loss
+        templates, some 22 features of value 1; times the mean loss of a wrong label, which is 1
+        unless ``loss`` says otherwise. ``"auto"`` searches around it for the least loss
         on a fifth of the sequences, then fits all. ``C_`` says what it was.
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the margin asked for, or multiplies the slack. ``"slack"`` and squared

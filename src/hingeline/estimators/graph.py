@@ -222,8 +222,7 @@ class GraphModel:
     ----------
     C : float, "scale" or "auto", default="scale"
         As in :class:`hingeline.ChainSSVM`, by the mean squared norm of a node's features (of a
-        row's), times the mean loss of a wrong label; ``float("inf")``, a hard margin, wants exact
-        inference.
+        row's); ``float("inf")``, a hard margin, wants exact inference.
     slack : {"max", "sum", "nu"}, default="max"
         As in :class:`hingeline.ChainSSVM`; ``"sum"`` over the outputs that decoding finds.
     inference : str, default="auto"
@@ -286,11 +285,6 @@ class GraphModel:
         check(solver, name)
 
     _compile = staticmethod(graph.compile_problem)
-
-    def _scaled_C(self, problem: GraphProblem, weights: Array) -> float:
-        """As for tokens, times the mean loss: losses in other units, such as pixels, ask for it."""
-        by_features: float = super()._scaled_C(problem, weights)  # type: ignore[misc]
-        return by_features * graph_blocks.mean_loss(problem, weights)
 
     def _fit_graphs(self: Any, problem: GraphProblem, weights: Array) -> None:
         if math.inf == self.C and not graph_blocks.decodes_exactly(problem):

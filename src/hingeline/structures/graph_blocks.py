@@ -263,20 +263,6 @@ def mean_square(problem: GraphProblem, cap: Array) -> float:
     return float(cap @ squares) / total if total > 0.0 and cap @ squares > 0.0 else 1.0
 
 
-def mean_loss(problem: GraphProblem, cap: Array) -> float:
-    """Loss of a wrong state, on average over the variables that cost something."""
-    total, count = sum_losses(problem, cap)
-    return total / count if count else 1.0
-
-
-def sum_losses(problem: GraphProblem, cap: Array) -> tuple[float, int]:
-    """Losses of wrong states, summed over the variables that cost something; how many these are."""
-    owner = np.repeat(np.arange(len(cap)), np.diff(problem.node_offset))
-    by_label = problem.cost.sum(axis=1) / max(len(problem.cost) - 1, 1)
-    losses = (problem.node_weight * by_label[problem.labels])[cap[owner] > 0.0]
-    return float(losses.sum()), int(np.count_nonzero(losses))
-
-
 @helper
 def find_row(problem: GraphProblem, i: int, v: int) -> tuple[int, int, int]:
     """Column of state 0 of variable v, and where its features begin and end."""

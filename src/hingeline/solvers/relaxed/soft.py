@@ -61,7 +61,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation
-from hingeline.core.primitives import PART, Compiled
+from hingeline.core.primitives import PART, Compiled, mean_loss
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory, same_examples
 from hingeline.core.solver import CertifiedSolver
@@ -158,7 +158,7 @@ class SoftBCFW(CertifiedSolver):
         self.exact, self.bounded = False, True  # blocks are enumerated, no example is decoded
         self.constrained = self.options.constraints == "hard"
         self.certifies = not published
-        rho = self.options.rho or DEFAULT_RHO / graph_blocks.mean_loss(compiled.problem, form.cap)
+        rho = self.options.rho or DEFAULT_RHO / mean_loss(compiled.problem, form.cap)
         printed = self.options.rho_scale == "printed"
         self.rho = float(rho * (self.options.total_weight or len(self.active)) if printed else rho)
         self.mu = np.zeros(int(self.blocks.unary_at[-1]))
