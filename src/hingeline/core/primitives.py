@@ -470,7 +470,6 @@ class Workers:
             future.result()
 
 
-@helper
 def sum_losses(problem: Any, weights: Array) -> tuple[float, int]:
     """Mean losses of wrong labels, summed over labels that cost something; how many these are.
 
@@ -495,6 +494,7 @@ def mean_loss(problem: Any, weights: Array) -> float:
     return total / count if count else 1.0
 
 
+@helper
 def pad_row(n: int) -> int:
     """Length of a row of n weights: the next multiple of four, one vector of doubles."""
     return (n + 3) // 4 * 4
