@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -176,18 +177,18 @@ def choose_systems(name: str, wrong: float) -> dict[str, Callable[..., tuple[Any
 
     ways: dict[str, Callable[..., tuple[Any, float]]] = {
         "default": tag,
-        "crfsuite": lambda *rows: ask_crfsuite(*rows, c2=1.0),
-        "crfsuite, c2=0.1": lambda *rows: ask_crfsuite(*rows, c2=0.1),
+        "crfsuite": partial(ask_crfsuite, c2=1.0),
+        "crfsuite, c2=0.1": partial(ask_crfsuite, c2=0.1),
         "C x 0.3": scaled,
-        "auto": lambda *rows: tag(*rows, C="auto"),
-        "moves x 0.3": lambda *rows: free_moves(*rows, share=0.3),
-        "moves x 0.5": lambda *rows: free_moves(*rows, share=0.5),
+        "auto": partial(tag, C="auto"),
+        "moves x 0.3": partial(free_moves, share=0.3),
+        "moves x 0.5": partial(free_moves, share=0.5),
     }
     if not wrong:
         ways["rare labels x 1.5"] = favour_rare
         if name in SPANS:
-            ways["rescale=slack"] = lambda *rows: tag(*rows, rescale="slack")
-            ways["scheme=auto"] = lambda *rows: tag(*rows, scheme="auto")
+            ways["rescale=slack"] = partial(tag, rescale="slack")
+            ways["scheme=auto"] = partial(tag, scheme="auto")
     return ways
 
 
