@@ -2,7 +2,8 @@
 
 One command: ``python benchmarks/defaults.py``. Grids and label sets are generated; *emotions*, with
 its features as they come, is read where ``HINGELINE_DATA`` has it. ``--taggers`` instead compares
-``ChainSSVM``'s default C with others, on features of four kinds.
+``ChainSSVM``'s default C with others, on features of four kinds; ``--part few`` looks at few or
+noisy labels.
 """
 
 from __future__ import annotations
@@ -676,7 +677,7 @@ def run_tables(quick: bool) -> list[Row]:
 
 
 PARTS = ("emotions", "label sets", "label trees", "grids", "numbers", "graphs")
-PARTS += ("dicts", "pairs", "tables", "all")
+PARTS += ("dicts", "pairs", "tables", "few", "all")
 
 
 def main() -> None:
@@ -690,6 +691,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.taggers:
         run_taggers(options.quick)
+        return
+    if options.part == "few":  # a file of its own
+        from few import run_few
+
+        run_few(options.quick)
         return
     rows = kept_rows("defaults", quick=options.quick) if options.part != "all" else []
     again = options.labels  # of label sets, rows of other sizes and other C are kept
