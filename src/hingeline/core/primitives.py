@@ -442,6 +442,10 @@ class Workers:
 
     def over(self, order: Array, kernel: Callable[..., Any], *given: Any) -> None:
         """Call a kernel for parts of ``order``, which stand in its arguments where PART does."""
+        if self._pool is None:
+            own = self.scratch[0]
+            kernel(*[order if a is PART else own if a is SCRATCH else a for a in given])
+            return
 
         def call(part: Array, scratch: Array) -> None:
             kernel(*(part if a is PART else scratch if a is SCRATCH else a for a in given))

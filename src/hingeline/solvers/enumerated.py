@@ -610,6 +610,8 @@ class EnumeratedSDM(CertifiedSolver):
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
         self.squares, losses = compiled.output_squares, compiled.output_losses()
         self.offsets = np.sqrt(losses) if form.root else losses
+        # Views: what writes to the tables, writes to these.
+        self._flat = Multipliers(tables[0], self.offsets.reshape(-1), tables[1], self.counts)
         closed = compiled.isotropic and not form.rescaled
         self.rule: Any = (Isotropic if closed else Pair)(self.options.precision)
         few = not self.hard and self.options.newton_weights and compiled.matrix_order is not None
@@ -772,12 +774,8 @@ class EnumeratedSDM(CertifiedSolver):
         known = (self.compiled.problem, self.form, order, moved, change, common, self.w, spare)
         return list_changes_of_all(*known, room_for_changes(len(order), len(self.w)))
 
-    def linear(self) -> float:
-        return float(np.vdot(self.alpha, self.offsets))
-
     def multipliers(self) -> Multipliers:
-        mass, offset, drift = self.alpha.ravel(), self.offsets.ravel(), self.drift.ravel()
-        return Multipliers(mass, offset, drift, self.counts)
+        return self._flat
 
     def add(self, masses: Array, factor: float, out: Array) -> None:
         add_all(self.compiled.problem, self.form, masses.reshape(self.alpha.shape), factor, out)
