@@ -17,9 +17,9 @@ from hingeline._jit import by_reference, helper, kernel, prefetch
 from hingeline._simd import largest, rows_add, rows_add_few, rows_dot
 from hingeline.core.primitives import Compiled, Layout, pad_row, put_product, register, stack_blocks
 
-FAR = 65536  # Weight vectors longer than this do not stay in a core's own cache.
+FAR = 524288  # Weight vectors up to this length are near enough that sending for them costs more.
 PRODUCT_FLOPS = 4e4  # What a call of a matrix product costs, in steps of a loop.
-FEW_PAIRS = 0.1  # Loops over this share of all pairs of examples and classes beat matrix products.
+FEW_PAIRS = 0.15  # Loops over this share of all pairs of examples and classes beat matrix products.
 
 
 @by_reference
