@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from inspect import signature
 from typing import Any
 
@@ -150,6 +151,20 @@ def check_nu(estimator: Any) -> None:
         positive("nu", nu)
     elif nu != "auto":
         raise ValueError(f"nu={nu!r} is not known; give a number greater than 0 or 'auto'.")
+
+
+def draw_seed(random_state: Any) -> int:
+    """The seed of a solver, from what scikit-learn calls a random state."""
+    if type(random_state) is int:
+        return _draw_of_number(random_state)
+    from sklearn.utils import check_random_state
+
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+@lru_cache  # to set up a generator takes a tenth of a millisecond, as long as a small partial_fit
+def _draw_of_number(number: int) -> int:
+    return int(np.random.RandomState(number).randint(2**31 - 1))
 
 
 def as_callbacks(callbacks: Any) -> list[Any]:
