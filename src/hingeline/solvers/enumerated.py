@@ -40,6 +40,7 @@ from hingeline.core.primitives import (
     Compiled,
     all_add,
     all_curvature,
+    all_hinges,
     all_inner,
     all_isotropy,
     all_losses,
@@ -69,12 +70,11 @@ def hinges(
     problem: Any, form: Formulation, i: int, m: int, w: Array, losses: Array, out: Array
 ) -> None:
     """``b_k − a_k w·Δf_k`` of every output; their losses in ``losses``."""
-    all_losses(problem, i, losses)
-    all_scores(problem, i, w, out)
     if form.root == 0 and form.rescaled == 0:
-        for k in range(m):
-            out[k] = losses[k] - out[k]
+        all_hinges(problem, i, w, losses, out)
     else:
+        all_losses(problem, i, losses)
+        all_scores(problem, i, w, out)
         for k in range(m):
             out[k] = plane_offset(form, losses[k]) - plane_scale(form, losses[k]) * out[k]
 
@@ -87,8 +87,12 @@ def find_gaps(
     m = alpha.shape[1]
     losses = np.empty(m + PADDING)
     values = np.empty(m + PADDING)
+    plain = form.root == 0 and form.rescaled == 0  # at once, and not a call deeper: a tenth faster
     for i in order:
-        hinges(problem, form, i, m, w, losses, values)
+        if plain:
+            all_hinges(problem, i, w, losses, values)
+        else:
+            hinges(problem, form, i, m, w, losses, values)
         slack = total = linear = 0.0
         for k in range(m):
             slack = add_hinge(form, slack, values[k])
@@ -171,7 +175,10 @@ def visit_isotropic(
     m = work.chosen.shape[0]
     at = i * m
     alpha, drift, losses, values = work.alpha, work.drift, work.losses, work.values
-    hinges(problem, form, i, m, w, losses, values)
+    if form.root == 0:
+        all_hinges(problem, i, w, losses, values)
+    else:
+        hinges(problem, form, i, m, w, losses, values)
     cap = form.cap[i]
     top = total = linear = 0.0
     for k in range(m):

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import Array
-from hingeline._jit import by_reference, helper, kernel, prefetch
+from hingeline._jit import by_reference, helper, kernel, prefetch, strict_helper
 from hingeline._simd import largest, rows_add, rows_add_few, rows_dot
 from hingeline.core.primitives import Compiled, Layout, pad_row, put_product, register, stack_blocks
 
@@ -367,6 +367,22 @@ def all_scores(problem: MulticlassProblem, i: int, w: Array, out: Array) -> None
     own = out[problem.labels[i]]
     for k in range(problem.n_labels):
         out[k] = own - out[k]
+
+
+@helper
+def all_hinges(problem: MulticlassProblem, i: int, w: Array, losses: Array, out: Array) -> None:
+    lo, hi = problem.indptr[i], problem.indptr[i + 1]
+    rows_dot(problem.indices, problem.values, lo, hi, w, problem.stride, out, 0)
+    own = problem.labels[i]
+    subtract_leads(problem.cost[own], out[own], problem.n_labels, losses, out)
+
+
+@strict_helper
+def subtract_leads(row: Array, own: float, m: int, losses: Array, out: Array) -> None:
+    """Losses less what the own class leads by, in one loop: several take as long as the scores."""
+    for k in range(m):
+        losses[k] = row[k]
+        out[k] = row[k] - (own - out[k])
 
 
 @helper
