@@ -90,26 +90,26 @@ class Fresh(NamedTuple):
 
 #: For measuring only; replaced by another grid whenever a change was made with it in view.
 FRESH = [
-    Fresh(1_100, 40, 4, "correlated", 0.1),
-    Fresh(1_700, 17, 5, "imbalanced", 0.3),
-    Fresh(3_300, 55, 9, "mixtures", 0.1),
-    Fresh(8_000, 24, 3, "correlated", 1.0),
-    Fresh(14_000, 70, 16, "imbalanced", 0.05),
-    Fresh(45_000, 11, 6, "mixtures", 0.3),
-    Fresh(90_000, 27, 4, "correlated", 0.1),
-    Fresh(2_600, 13, 3, "shifted", 0.3),
-    Fresh(5_000, 35, 7, "scales", 0.1),
-    Fresh(1_000, 60, 3, "one-hot", 1.0),
-    Fresh(7_000, 400, 15, "one-hot", 0.3),
-    Fresh(40_000, 250, 6, "one-hot", 0.1),
-    Fresh(9_000, 90, 12, "mixed", 0.3),
-    Fresh(2_400, 9_000, 7, "counts", 0.1),
-    Fresh(9_000, 60_000, 18, "counts", 0.03),
-    Fresh(18_000, 20_000, 25, "counts", 0.3),
-    Fresh(1_500, 6_000, 4, "tf-idf", 1.0),
-    Fresh(7_000, 25_000, 22, "tf-idf", 3.0),
-    Fresh(30_000, 90_000, 12, "tf-idf", 1.0),
-    Fresh(60_000, 4_000, 30, "tf-idf", 0.3),
+    Fresh(1_300, 26, 6, "correlated", 0.3),
+    Fresh(2_100, 48, 4, "imbalanced", 0.1),
+    Fresh(2_900, 33, 11, "mixtures", 0.3),
+    Fresh(11_000, 44, 5, "correlated", 0.1),
+    Fresh(16_000, 30, 13, "imbalanced", 0.3),
+    Fresh(35_000, 18, 4, "mixtures", 0.1),
+    Fresh(70_000, 14, 8, "correlated", 0.3),
+    Fresh(1_800, 22, 5, "shifted", 0.1),
+    Fresh(3_600, 28, 4, "scales", 0.3),
+    Fresh(1_200, 90, 5, "one-hot", 0.3),
+    Fresh(9_000, 300, 10, "one-hot", 1.0),
+    Fresh(30_000, 150, 9, "one-hot", 0.1),
+    Fresh(6_000, 120, 8, "mixed", 0.1),
+    Fresh(1_900, 7_000, 5, "counts", 0.3),
+    Fresh(12_000, 40_000, 14, "counts", 0.1),
+    Fresh(15_000, 30_000, 35, "counts", 0.03),
+    Fresh(2_200, 8_000, 6, "tf-idf", 0.3),
+    Fresh(6_000, 15_000, 28, "tf-idf", 1.0),
+    Fresh(25_000, 70_000, 9, "tf-idf", 3.0),
+    Fresh(50_000, 6_000, 20, "tf-idf", 1.0),
 ]
 
 
@@ -296,7 +296,7 @@ def main() -> None:
     grid: Sequence[Case | Fresh] = GRID
     seed, name = 0, "tables"
     if options.fresh:
-        grid, seed, name = FRESH, 31, "tables_fresh"
+        grid, seed, name = FRESH, 47, "tables_fresh"
     elif options.held_back:
         grid, seed, name = HELD_BACK, 7, "tables_held_back"
     places = options.cases or range(4 if options.quick else len(grid))

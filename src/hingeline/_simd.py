@@ -27,7 +27,7 @@ _FLAGS = ("nsz", "arcp", "contract", "afn", "reassoc")
 def aligned_zeros(size: int) -> Array:
     """Zeros that start where a cache line does, so that rows meet as few lines as they can."""
     room = np.zeros(size + 7)
-    first = -room.ctypes.data // 8 % 8
+    first = -room.__array_interface__["data"][0] // 8 % 8
     return room[first : first + size]
 
 

@@ -129,11 +129,13 @@ def test_curvature_of_classes_is_that_of_their_rows(
         assert compiled.curvature(1.0 * free, rho, sigma, blocks)
         np.testing.assert_allclose(blocks[upper], expected[upper], atol=1e-12)
     assert compiled.multiply_curvature is not None
-    multiply, diagonal = compiled.multiply_curvature(1.0 * free, rho, sigma)
     vector = np.zeros(compiled.n_weights)
     vector[order] = rng.normal(size=d * k)
-    np.testing.assert_allclose(multiply(vector)[order], expected @ vector[order], atol=1e-12)
-    np.testing.assert_allclose(diagonal[order], np.diag(expected), atol=1e-12)
+    for few in (0.0, 1.0):  # by products over all pairs, and over the free ones
+        monkeypatch.setattr(multiclass, "FEW_PAIRS", few)
+        multiply, diagonal = compiled.multiply_curvature(1.0 * free, rho, sigma)
+        np.testing.assert_allclose(multiply(vector)[order], expected @ vector[order], atol=1e-12)
+        np.testing.assert_allclose(diagonal[order], np.diag(expected), atol=1e-12)
     naive = sum(
         sigma[i]
         * (R := np.array([r for r, o in zip(rows, owners, strict=True) if o == i])).T

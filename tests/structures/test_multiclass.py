@@ -62,8 +62,9 @@ def decode_by_loss(problem, i, w):
 
 
 @kernel
-def all_of(problem, i, w, losses, scores, inner):
+def all_of(problem, i, w, losses, scores, hinges, inner):
     base.all_prefetch(problem, i, 0, w)
+    base.all_hinges(problem, i, w, losses, hinges)
     base.all_losses(problem, i, losses)
     base.all_scores(problem, i, w, scores)
     for j in range(inner.shape[0]):
@@ -253,10 +254,12 @@ def test_all_outputs_at_once(case):
     for i in range(4):
         rows = case.differences(i)
         for way in ALL_OF:
-            losses, scores = roomy(np.full(case.K, np.nan)), roomy(np.full(case.K, np.nan))
+            losses, scores, hinges = (roomy(np.full(case.K, np.nan)) for _ in range(3))
             inner = np.full((case.K, case.K), np.nan)
-            square = way(case.problem, i, case.padded(w, fill=1e6), losses[:-1], scores[:-1], inner)
-            assert losses[-1] == scores[-1] == GUARD
+            out = (losses[:-1], scores[:-1], hinges[:-1], inner)
+            square = way(case.problem, i, case.padded(w, fill=1e6), *out)
+            assert losses[-1] == scores[-1] == hinges[-1] == GUARD
+            np.testing.assert_array_equal(hinges[: case.K], (losses - scores)[: case.K])
             np.testing.assert_array_equal(losses[: case.K], case.cost[case.y[i]])
             np.testing.assert_allclose(scores[: case.K], rows @ w, rtol=1e-10, atol=1e-10)
             np.testing.assert_allclose(inner, rows @ rows.T, rtol=1e-10, atol=1e-12)

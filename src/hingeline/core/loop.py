@@ -193,7 +193,9 @@ class Progress:
         return estimate, fresh
 
 
-_linear_algebra = cache(ThreadpoolController)
+@cache
+def _linear_algebra() -> Any:
+    return ThreadpoolController().select(user_api="blas")
 
 
 def run(solver: CertifiedSolver, limits: Limits) -> Result:

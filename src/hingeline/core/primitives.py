@@ -45,6 +45,8 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
     optional, for structures with so few outputs that all of them are the working set: losses,
     ``w·Δf_i(k)``, ``w += Σ_k steps_k·Δf_i(k)`` and ``Δf_i(j)·Δf_i(k)``. Scores and steps have
     :data:`PADDING` entries to spare; steps are left in disorder
+``all_hinges(problem, i, w, losses, out)``
+    with these, both at once: the losses, and losses less scores, without another rounding
 ``all_isotropy(problem, i)``
     the s in ``Δf_i(j)·Δf_i(k) = s·(1 + [j = k])`` for wrong outputs; 0 where that is not so
 ``all_prefetch(problem, i, j, w)``
@@ -115,7 +117,7 @@ planes_score, planes_add = _primitive("planes_score"), _primitive("planes_add")
 planes_list = _primitive("planes_list")
 has_column, count_shared = _primitive("has_column"), _primitive("count_shared")
 all_losses, all_scores = _primitive("all_losses"), _primitive("all_scores")
-all_add, all_inner = _primitive("all_add"), _primitive("all_inner")
+all_hinges, all_add, all_inner = map(_primitive, ("all_hinges", "all_add", "all_inner"))
 all_isotropy, all_prefetch = _primitive("all_isotropy"), _primitive("all_prefetch")
 all_curvature = _primitive("all_curvature")
 
@@ -441,6 +443,10 @@ class Workers:
 
     def over(self, order: Array, kernel: Callable[..., Any], *given: Any) -> None:
         """Call a kernel for parts of ``order``, which stand in its arguments where PART does."""
+        if self._pool is None:
+            own = self.scratch[0]
+            kernel(*[order if a is PART else own if a is SCRATCH else a for a in given])
+            return
 
         def call(part: Array, scratch: Array) -> None:
             kernel(*(part if a is PART else scratch if a is SCRATCH else a for a in given))

@@ -122,9 +122,10 @@ def option(
     return field(default=default, metadata=about)
 
 
-def option_names(solver: Any) -> set[str]:
+@cache
+def option_names(solver: Any) -> frozenset[str]:
     """All that a solver class can be told, by users and estimators."""
-    return {known.name for known in fields(solver.Options)}
+    return frozenset(known.name for known in fields(solver.Options))
 
 
 def check_options(

@@ -92,7 +92,8 @@ class CertifiedSolver(ABC):
         self.settled = ""  # why no further pass is asked for, by a rule of the solver's own
         self.satisfied = False  # the run ends by that rule
         self.restricted = False  # primal values are those over the planes found, not over all
-        self.hard = bool(np.isinf(form.cap).any() and not form.ridge.any())
+        self.ridged = bool(form.ridge.any())
+        self.hard = not self.ridged and bool(np.isinf(form.cap).any())
         self.active = np.flatnonzero(form.cap > 0.0)
         self.w = aligned_zeros(compiled.n_weights)
         self.violation, self.gaps = np.zeros(compiled.n), np.zeros(compiled.n)
@@ -183,7 +184,7 @@ class CertifiedSolver(ABC):
         square = float(self.w @ self.w)
         if self.hard:
             return self.linear() ** 2 / (2.0 * square) if square > 0.0 else 0.0
-        ridge = float(self.form.ridge @ self._sums() ** 2) if self.form.ridge.any() else 0.0
+        ridge = float(self.form.ridge @ self._sums() ** 2) if self.ridged else 0.0
         return self.linear() - 0.5 * square - 0.5 * ridge
 
     def repair(self) -> None:

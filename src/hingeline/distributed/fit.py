@@ -10,9 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
-from hingeline._checks import as_callbacks, effective_n_jobs, positive, require, warn
+from hingeline._checks import as_callbacks, draw_seed, effective_n_jobs, positive, require, warn
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.loop import Limits, Reporter, run
@@ -39,7 +38,7 @@ def train_blocks(model: Any, parts: list[Any], blocks: Any, options: Any, **wher
     C = model.C if isinstance(model.C, str) else 1.0
     bare = copy_bare(model).set_params(solver="sdm", C=C, warm_start=False, verbose=0)
     cuts = [len(parts) * k // blocks for k in range(blocks + 1)]
-    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+    seed = draw_seed(model.random_state)
     with announce_compiling(), _open(blocks, **where) as executor:
         executor.open(blocks, Host)
         calls = Calls(executor, blocks, warn)

@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hingeline import _checks as checks
@@ -643,7 +642,7 @@ class BaseSSVM:
         options = {**(self.solver_options or {}), **self._own_options(solver_class), **given}
         if "total_weight" in registry.option_names(solver_class):
             options["total_weight"] = float(weights.sum())
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = checks.draw_seed(self.random_state)
         multipliers = None if start is None else solver_class.start_from(start, compiled, form)
         limits = Limits(
             tol=float(self.tol),

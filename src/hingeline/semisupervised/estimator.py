@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline import _checks as checks
@@ -376,7 +375,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     def _learn(self, data: PartlyLabelled, dev: Any) -> None:
         model = data.model
         model.warm_start = False
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = checks.draw_seed(self.random_state)
         if model.random_state is None:
             model.random_state = seed
         schedule = self._schedule

@@ -26,9 +26,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
-from hingeline._checks import Array, effective_n_jobs, positive, require, retell, warn
+from hingeline._checks import Array, draw_seed, effective_n_jobs, positive, require, retell, warn
 from hingeline._jit import announce_compiling
 from hingeline.core.blocks import WorkingSet, empty_working_set, spread
 from hingeline.core.formulations import Formulation, make_formulation
@@ -293,7 +292,7 @@ class Stream:
     ) -> tuple[DualMemory, HistoryRow, float]:
         """The block after so many passes (0: one over its planes), and the visits made by then."""
         owner, compiled, form = self.owner, block.compiled, block.form
-        seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
+        seed = draw_seed(owner.random_state)
         kind = self._solver_class()
         # Steps over all planes at once would need all examples, and no average knows of them.
         asked = {"block": TOGETHER, **(owner.solver_options or {}), **owner._own_options(kind)}

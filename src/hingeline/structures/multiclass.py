@@ -13,12 +13,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import Array
-from hingeline._jit import by_reference, helper, prefetch
+from hingeline._jit import by_reference, helper, kernel, prefetch, strict_helper
 from hingeline._simd import largest, rows_add, rows_add_few, rows_dot
 from hingeline.core.primitives import Compiled, Layout, pad_row, put_product, register, stack_blocks
 
-FAR = 65536  # Weight vectors longer than this do not stay in a core's own cache.
+FAR = 524288  # Weight vectors up to this length are near enough that sending for them costs more.
 PRODUCT_FLOPS = 4e4  # What a call of a matrix product costs, in steps of a loop.
+FEW_PAIRS = 0.15  # Loops over this share of all pairs of examples and classes beat matrix products.
 
 
 @by_reference
@@ -120,6 +121,8 @@ def multiply_curvature(
     """
     d, m = problem.n_features, problem.n_labels
     some = np.flatnonzero(scales.any(axis=1))
+    if np.count_nonzero(scales) < FEW_PAIRS * len(some) * m:
+        return multiply_few_pairs(problem, some, scales, rho, sigma)
     if is_dense(problem):
         x, squares = (x := problem.values.reshape(-1, d)[some]), x**2
     else:
@@ -145,6 +148,74 @@ def multiply_curvature(
     diagonal = np.zeros((d, problem.stride))
     diagonal[:, :m] = squares.T @ spread(sigma * (1.0 - rho) * scales**2, own_part)
     return multiply, diagonal.ravel()
+
+
+def multiply_few_pairs(
+    problem: MulticlassProblem, some: Array, scales: Array, rho: Array, sigma: Array
+) -> tuple[Callable[[Array], Array], Array]:
+    """:func:`multiply_curvature` for few free classes of ``some`` examples, pair by pair."""
+    d, m, stride = problem.n_features, problem.n_labels, problem.stride
+    rows, classes = np.nonzero(scales)
+    scale, sigma, rho = scales[rows, classes], sigma[rows], rho[rows]
+    first = np.flatnonzero(np.diff(rows, prepend=-1))  # pairs of an example stand together
+    place = np.repeat(np.arange(len(some)), np.diff(first, append=len(rows)))
+    # An example's own class moves as much as its free ones, the other way.
+    pairs = np.concatenate([some, rows]), np.concatenate([problem.labels[some], classes])
+
+    def add(problem: MulticlassProblem, own: Array, steps: Array) -> Array:
+        table, out = np.zeros((m, d)), np.zeros((d, stride))
+        add_pairs(problem, *pairs, np.concatenate([own, steps]), table)
+        out[:, :m] = table.T
+        return out.ravel()
+
+    def multiply(vector: Array) -> Array:
+        table = np.ascontiguousarray(vector.reshape(d, stride)[:, :m].T)
+        scores = np.empty(len(pairs[0]))
+        score_pairs(problem, *pairs, table, scores)
+        lead = scale * (scores[place] - scores[len(some) :])
+        steps = sigma * scale * (rho * np.add.reduceat(lead, first)[place] - lead)
+        return add(problem, -np.add.reduceat(steps, first), steps)
+
+    own = np.add.reduceat(sigma * scale**2, first)
+    own -= (sigma * rho)[first] * np.add.reduceat(scale, first) ** 2
+    squares = problem._replace(values=problem.values**2)
+    return multiply, add(squares, own, sigma * (1.0 - rho) * scale**2)
+
+
+@kernel
+def score_pairs(
+    problem: MulticlassProblem, examples: Array, classes: Array, table: Array, out: Array
+) -> None:
+    """``x_i·table[k]`` of pairs of an example and a class; the table is (classes, features)."""
+    for p in range(examples.shape[0]):
+        row = table[classes[p]]
+        lo, hi = problem.indptr[examples[p]], problem.indptr[examples[p] + 1]
+        total = 0.0
+        if hi - lo == problem.n_features:
+            x = problem.values[lo:hi]
+            for f in range(x.shape[0]):
+                total += x[f] * row[f]
+        else:
+            for f in range(lo, hi):
+                total += problem.values[f] * row[problem.indices[f]]
+        out[p] = total
+
+
+@kernel
+def add_pairs(
+    problem: MulticlassProblem, examples: Array, classes: Array, steps: Array, table: Array
+) -> None:
+    """``table[k] += step·x_i`` for pairs of an example and a class, each with a step."""
+    for p in range(examples.shape[0]):
+        row = table[classes[p]]
+        lo, hi = problem.indptr[examples[p]], problem.indptr[examples[p] + 1]
+        if hi - lo == problem.n_features:
+            x = problem.values[lo:hi]
+            for f in range(x.shape[0]):
+                row[f] += steps[p] * x[f]
+        else:
+            for f in range(lo, hi):
+                row[problem.indices[f]] += steps[p] * problem.values[f]
 
 
 def add_blocks(
@@ -296,6 +367,22 @@ def all_scores(problem: MulticlassProblem, i: int, w: Array, out: Array) -> None
     own = out[problem.labels[i]]
     for k in range(problem.n_labels):
         out[k] = own - out[k]
+
+
+@helper
+def all_hinges(problem: MulticlassProblem, i: int, w: Array, losses: Array, out: Array) -> None:
+    lo, hi = problem.indptr[i], problem.indptr[i + 1]
+    rows_dot(problem.indices, problem.values, lo, hi, w, problem.stride, out, 0)
+    own = problem.labels[i]
+    subtract_leads(problem.cost[own], out[own], problem.n_labels, losses, out)
+
+
+@strict_helper
+def subtract_leads(row: Array, own: float, m: int, losses: Array, out: Array) -> None:
+    """Losses less what the own class leads by, in one loop: several take as long as the scores."""
+    for k in range(m):
+        losses[k] = row[k]
+        out[k] = row[k] - (own - out[k])
 
 
 @helper
