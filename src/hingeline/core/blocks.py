@@ -50,6 +50,8 @@ from hingeline.core.primitives import (
 )
 
 FIRST_CAPACITY = 4
+#: Inner products of outputs longer than this are computed for all planes at once.
+LONG = 64
 
 #: As ``patience``: planes are never dropped, sets only grow.
 KEEP = 2**30
@@ -245,9 +247,33 @@ def insert(
     ws.offset[s], ws.scale[s] = plane_offset(form, loss), scale
     ws.sqnorm[s], ws.stamp[s] = sqnorm, clock
     if ws.gram.shape[0] > 0:
-        for k in range(ws.used[i]):
-            fill_inner(problem, ws, i, j, k, scratch)
+        fill_row(problem, ws, i, j, scratch)
     return j
+
+
+@helper
+def fill_row(problem: Any, ws: WorkingSet, i: int, j: int, scratch: Array) -> None:
+    """The inner products of plane j of example i with all its planes.
+
+    One by one they cost the sum of what the planes differ in; where outputs are long and planes
+    many, as a vector of weights that all planes score at once.
+    """
+    m, s = ws.used[i], ws.slot[i]
+    if ws.length[i] <= LONG or m < 4 or scratch.shape[0] > m * ws.length[i]:
+        for k in range(m):
+            fill_inner(problem, ws, i, j, k, scratch)
+        return
+    inner = np.empty(m)
+    plane_add(problem, i, plane(ws, i, j), ws.scale[s + j], scratch)
+    planes_score(problem, i, planes(ws, i), scratch, inner)
+    for k in range(scratch.shape[0]):
+        scratch[k] = 0.0
+    g, room = ws.gram_start[i], ws.capacity[i]
+    inner[j] = ws.scale[s + j] * ws.sqnorm[s + j]
+    for k in range(m):
+        value = inner[k] * ws.scale[s + k]
+        ws.gram[g + j * room + k] = value
+        ws.gram[g + k * room + j] = value
 
 
 @helper

@@ -403,6 +403,10 @@ class Compiled:
     breakable: bool = True  # and: an output that is made right at any one position is an output
     bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
 
+    def __post_init__(self) -> None:
+        # A vector of weights has room in it, too; memory that is never written to costs nothing.
+        object.__setattr__(self, "scratch_size", max(self.scratch_size, self.n_weights))
+
     @property
     def n(self) -> int:
         """Number of examples."""
