@@ -480,21 +480,20 @@ class Workers:
             future.result()
 
 
-def sum_losses(problem: Any, weights: Array) -> tuple[float, int]:
+def sum_losses(problem: Any, weights: Array | None = None) -> tuple[float, int]:
     """Mean losses of wrong labels, summed over labels that cost something; how many these are.
 
-    ``weights`` are those of the examples; structures whose loss is no sum over labels have none.
+    Examples with a weight of 0 do not count; structures whose loss is no sum over labels have none.
     """
     if not hasattr(problem, "cost"):
         return 0.0, 0
-    active, starts = (
-        weights > 0.0,
-        getattr(problem, "offsets", getattr(problem, "node_offset", None)),
-    )
     k = len(problem.cost)
     by_label = problem.cost[:, :k].sum(axis=1) / max(k - 1, 1)
     losses = by_label[problem.labels] * getattr(problem, "node_weight", 1.0)
-    losses = losses[active if starts is None else np.repeat(active, np.diff(starts))]
+    if weights is not None:
+        starts = getattr(problem, "offsets", getattr(problem, "node_offset", None))
+        active = weights > 0.0
+        losses = losses[active if starts is None else np.repeat(active, np.diff(starts))]
     return float(losses.sum()), int(np.count_nonzero(losses))
 
 

@@ -183,7 +183,7 @@ class Shard:
         n = len(problem.indptr) - 1
         with np.errstate(over="ignore"):
             squares = float(np.square(problem.values, dtype=np.float64).sum())
-        losses = sum_losses(problem, self.weights)
+        losses = sum_losses(problem)
         self.sums = squares + (0.0 if estimator.fit_intercept else n), float(n), *losses
         return cast("Compiled", estimator._compile(problem))
 
