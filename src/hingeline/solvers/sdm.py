@@ -227,7 +227,7 @@ class Accelerator:
         if not math.isfinite(self.n_weights + gap):
             return False
         self.sweeps += 1
-        if math.isfinite(self.mark) and self.sweeps < max(round(price / 5.0), 1):
+        if math.isfinite(self.mark) and self.sweeps < min(max(round(price / 5.0), 1), 8):
             return False
         # Sweeps are worth it where they shrink the gap a hundredfold at the same price.
         self.newton = gap > self.mark * 0.01 ** (self.sweeps / price)
