@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.core.formulations import make_formulation
+from hingeline.core.solver import PlaneSolver
 from hingeline.solvers import newton
 from hingeline.solvers.newton import Curvature, respond
 from hingeline.solvers.sdm import Accelerator
@@ -212,6 +213,37 @@ def uneven_table() -> tuple[Any, Any]:
     y = rng.integers(4, size=600)
     X = rng.normal(size=(4, 8))[y] + 2.0 * rng.normal(size=(600, 8))
     return (X + 3.0) * 10.0 ** np.linspace(-2.0, 3.0, 8), y
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("slack", ["max", "squared"])
+def test_planes_as_rows_or_as_they_are(slack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where weights are fewer than what a plane reads, rows stand for planes."""
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(40, 3)) for _ in range(6)]
+    y = [np.argmax(x + rng.normal(size=x.shape), axis=1) for x in X]
+    made: list[int] = []
+    write = PlaneSolver.write_rows
+    monkeypatch.setattr(
+        PlaneSolver, "write_rows", lambda self, slots: made.append(len(slots)) or write(self, slots)
+    )
+    params: dict[str, Any] = {"slack": slack, "tol": 1e-7, "random_state": 0, "solver": "sdm"}
+    params["rescale"] = "margin" if slack == "max" else "slack"
+    fits, counts = [], []
+    for most in (newton.ROWS, 0.0):
+        monkeypatch.setattr(newton, "ROWS", most)
+        made.clear()
+        fits.append(ChainSSVM(0.3, **params).fit(X, y))
+        counts.append(len(made))
+    rows, planes = fits
+    assert rows.converged_
+    assert planes.converged_
+    assert 0 < counts[0] < counts[1]  # once a point, and once a step
+    assert rows.primal_objective_ == pytest.approx(planes.primal_objective_, rel=2e-7)
+    np.testing.assert_allclose(rows.weights_, planes.weights_, atol=1e-3)
+    monkeypatch.undo()
+    one, two = (ChainSSVM(0.3, n_jobs=n, **params).fit(X, y).weights_ for n in (1, 2))
+    assert one.tobytes() == two.tobytes()
 
 
 def test_features_as_they_come() -> None:

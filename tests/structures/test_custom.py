@@ -323,7 +323,7 @@ def test_structures_of_the_same_class_do_not_share_twins(data):
 def test_a_primitive_the_structure_lacks_is_named(twins):
     find_gaps = twins("plain").bind(enumerated.find_gaps)
     form = make_formulation(1.0, "max", "margin", np.ones(N))
-    with pytest.raises(NotImplementedError, match=r"all_losses\(\)"):
+    with pytest.raises(NotImplementedError, match=r"all_hinges\(\)"):
         find_gaps(
             twins("plain").problem,
             form,

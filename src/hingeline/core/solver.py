@@ -599,11 +599,13 @@ class PlaneSolver(CertifiedSolver):
     def curvature(self, support: Array, parts: Any) -> tuple[Array, Array | None]:
         """From the planes that are free to move, as rows."""
         slots = support[parts.free]
-        owners = self.multipliers().owners[slots]
-        rows = np.zeros((len(slots), len(self.w)))
+        return parts.square(self.write_rows(slots), self.multipliers().owners[slots]), None
+
+    def write_rows(self, slots: Array) -> Array:
+        """Planes as rows of numbers, one for each weight."""
+        owners, rows = self.multipliers().owners[slots], np.zeros((len(slots), len(self.w)))
         self.compiled.bind(blocks.write_planes)(self.block_problem, self.ws, owners, slots, rows)
-        rows = parts.weigh_rows(rows, owners)
-        return (rows if len(rows) < rows.shape[1] else rows.T @ rows), None
+        return rows
 
     def _sums(self) -> Array:
         return np.add.reduceat(self.ws.alpha, self.ws.slot)

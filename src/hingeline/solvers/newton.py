@@ -35,6 +35,7 @@ from hingeline.core.solver import CertifiedSolver
 
 SHARE = 0.1  # A proximal point is good enough where its error is this share of the gap.
 STEPS = 30  # Newton steps to one proximal point, at most.
+ROWS = 1e7  # Planes are written as rows, once, where these hold fewer numbers altogether.
 CG_STEPS = 100  # Conjugate gradient steps to one Newton step, at most.
 
 
@@ -155,6 +156,11 @@ class Curvature(NamedTuple):
             (rows - np.repeat(sums, counts, axis=0)) * np.sqrt(self.sigma[owners])[:, None]
         )
 
+    def square(self, rows: Array, owners: Array) -> Array:
+        """``RᵀR``, or R where that has fewer rows; see :func:`solve`."""
+        rows = self.weigh_rows(rows, owners)
+        return rows if len(rows) < rows.shape[1] else rows.T @ rows
+
 
 class Told(NamedTuple):
     """What examples tell of weights w."""
@@ -187,6 +193,9 @@ class Planes:
         self.alpha, self.slack = np.empty_like(self.centre), np.zeros(len(counts))
         free = np.zeros(len(self.centre), dtype=np.bool_)
         self.parts = Curvature(free, np.zeros(len(counts)), self.scale)
+        size, self.rows = len(solver.w), None
+        if hasattr(solver, "write_rows") and size <= solver.plane_size:  # a row is a shorter plane
+            self.rows = solver.write_rows(self.support) if len(self.support) * size < ROWS else None
 
     def evaluate(self, w: Array, rate: float) -> Told:
         """What ψ is made of at w; σ is ``rate`` times what an example may have."""
@@ -197,9 +206,13 @@ class Planes:
         if hasattr(self.solver, "respond"):
             value = self.solver.respond(sigma, self.centre, w, *out, image)
         else:
-            hinges = self.offset - self.solver.products(self.support, w)
-            value = respond(form, self.first, sigma, self.centre, hinges, *out)
-            self.solver.combine(self.support, alpha, image)
+            rows = self.rows
+            products = self.solver.products(self.support, w) if rows is None else rows @ w
+            value = respond(form, self.first, sigma, self.centre, self.offset - products, *out)
+            if rows is None:
+                self.solver.combine(self.support, alpha, image)
+            else:
+                image[:] = alpha @ rows
         ridge = 0.0
         if form.ridge.any():
             sums = np.bincount(self.owners, alpha, len(self.slack))
@@ -219,8 +232,11 @@ class Planes:
 
     def find_direction(self, gradient: Array) -> Array:
         """Newton's, from where they were evaluated."""
-        matrix, order = self.solver.curvature(self.support, self.parts)
-        return solve(matrix, order, gradient)
+        if self.rows is None:
+            matrix, order = self.solver.curvature(self.support, self.parts)
+            return solve(matrix, order, gradient)
+        free = self.parts.free
+        return solve(self.parts.square(self.rows[free], self.owners[free]), None, gradient)
 
     def keep(self) -> None:
         """Remember α(w)."""
