@@ -97,7 +97,7 @@ def refuse(estimator: Any) -> Any:
     what = "warm_start=True has no effect in blocks, which keep nothing"
     require(not estimator.warm_start, f"{what}: use fit.")
     what = f"C={C!r} cannot be solved in blocks"
-    require(C not in ("auto", math.inf), f"{what}: give a finite number, or 'scale' for chains.")
+    require(C not in ("auto", math.inf), f"{what}: give a finite number, or 'scale'.")
     return shard
 
 
