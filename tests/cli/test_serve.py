@@ -6,7 +6,6 @@ import http.client
 import io
 import json
 import os
-import shutil
 import subprocess
 import threading
 import time
@@ -19,6 +18,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 import hingeline
+from browser import COMMAND, wants_browser
 from cli.commands import done, refused
 from hingeline.cli.files import layout_of
 from hingeline.cli.serve import Server, Tagger
@@ -217,10 +217,10 @@ def test_a_calibrated_model_says_how_likely_its_labels_are_right(
     assert "probabilities" not in tagger.tag("He met Anna")["sentences"][0]
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium to look at it")
+@pytest.mark.slow
+@wants_browser
 def test_a_browser_shows_labels_and_no_script_of_the_text(server: Server, tmp_path: Path) -> None:
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
-    command += ["--enable-logging=stderr"]
+    command = [*COMMAND, "--dump-dom", "--enable-logging=stderr"]
     command += [f"--user-data-dir={tmp_path}", "--virtual-time-budget=8000"]
     address = f"{server.address}?text={quote(HOSTILE)}"
     done = subprocess.run([*command, address], capture_output=True, text=True, timeout=120)
@@ -235,8 +235,7 @@ class Browser:
 
     def __init__(self, folder: Path) -> None:
         (theirs_in, self._out), (self._in, theirs_out) = os.pipe(), os.pipe()
-        command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "about:blank"]
-        command += ["--remote-debugging-pipe", f"--user-data-dir={folder}"]
+        command = [*COMMAND, "about:blank", "--remote-debugging-pipe", f"--user-data-dir={folder}"]
         # The pipes are its files 3 and 4, whatever their numbers are here.
         shell = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
         self._process = subprocess.Popen(
@@ -298,7 +297,7 @@ class Browser:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium to look at it")
+@wants_browser
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_reader_with_a_keyboard(server: Server, tmp_path: Path, width: int) -> None:
     """From text to labels, to why, to a correction that is learnt from, to a file of it."""

@@ -1,26 +1,19 @@
-"""Pages in a real browser: nothing overflows, nothing is cut off, nothing is logged or fetched.
-
-Wants Chromium: the environment variable CHROMIUM, or chromium, chromium-browser or google-chrome
-on the path.
-"""
+"""Pages in a real browser: nothing overflows, nothing is cut off, nothing is logged or fetched."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from html import escape
 
 import numpy as np
 import pytest
 
+from browser import COMMAND, wants_browser
 from hingeline import SSVM, Graph, GraphSSVM, MultilabelSSVM
 from hingeline.evaluation.metrics import evaluate
 from hingeline.report import render_report
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 # Measures a page in a frame, and writes what it finds into the title of the page around it, where
 # --dump-dom shows it: a window cannot be as narrow as a phone, a frame can.
@@ -51,21 +44,7 @@ parent.document.title = JSON.stringify(found);
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 
 
-def find_chromium():
-    """The browser's program, or None."""
-    given = os.environ.get("CHROMIUM")
-    if given:
-        return shutil.which(given)
-    return next(filter(None, map(shutil.which, NAMES)), None)
-
-
-CHROMIUM = find_chromium()
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no Chromium here: install it, or set CHROMIUM to its program"
-    ),
-]
+pytestmark = [pytest.mark.slow, wants_browser]
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +57,7 @@ def browse(tmp_path_factory):
         path.write_text(page, encoding="utf-8")
         done = subprocess.run(
             [
-                CHROMIUM,
-                "--headless",
-                "--no-sandbox",  # tests may run as root, and open only pages of their own
-                "--disable-gpu",
-                "--disable-dev-shm-usage",
-                "--hide-scrollbars",
-                "--no-first-run",
-                "--disable-background-networking",
+                *COMMAND,
                 "--enable-logging=stderr",
                 f"--user-data-dir={folder / 'profile'}",
                 f"--window-size={width},{height}",
