@@ -32,7 +32,7 @@ from guard_data import (
     words,
 )
 from hingeline.baselines import CODL, DASO, PosteriorRegularization, TransductiveSSVM
-from hingeline.features import DictEncoder, PerToken, TokenTemplates
+from hingeline.features import DictEncoder, PerToken, SegmentTemplates, TokenTemplates
 
 SLACKS = ("max", "squared", "sum", "nu")
 RESCALINGS = ("margin", "slack")
@@ -297,6 +297,68 @@ def crf() -> Iterator[Case]:
         yield Case(f"crf C={C}", fit(sequences(), {"C": C}))
     yield Case("crf strings", fit(words(), {"features": DictEncoder()}))
     yield Case("crf csr", fit(([sp.csr_matrix(x) for x in sequences()[0]], sequences()[1]), {}))
+
+
+@family
+def segments() -> Iterator[Case]:
+    """SegmentSSVM: tags and spans, formulations, losses; spans of the best segmentations."""
+    W, labels = words()
+    tags = [[("B-" if a != b else "I-") + b for a, b in pairwise(["", *row])] for row in labels]
+    spans = [[(0, row.index(","), "A")] for row in W]
+
+    def make(**params: Any) -> hl.SegmentSSVM:
+        given = {} if params.get("slack") == "nu" else {"C": 0.1}
+        return hl.SegmentSSVM(**{**given, **params})
+
+    for name, y in (("tags", tags), ("spans", spans)):
+        axes = {"slack": SLACKS, "solver": SOLVERS, "loss": ("hamming", "spans")}
+        yield from combine(f"segments {name}", make, (W, y), **axes)
+    lexicon = SegmentTemplates(lexicon={"cue": ["cueA", "cueB w1"]}, shape=True)
+    settings: dict[str, Params] = {
+        "lexicon": {"segment_features": lexicon},
+        "longest": {"max_length": 2},
+        "no intercept": {"fit_intercept": False},
+        "class weights": {"class_weight": {"A": 2.0}},
+        "all violators": {"slack": "sum", "violators": 3},
+    }
+    for name, params in settings.items():
+        yield one(f"segments {name}", make, (W, spans if name == "longest" else tags), params)
+
+    def ask(n_jobs: int) -> Fitted:
+        model = make(**COMMON, n_jobs=n_jobs).fit(W, tags)
+        coefs = [model.token_coef_, model.first_coef_, model.last_coef_, model.length_coef_]
+        return Fitted([model], [model.predict_nbest(W, 3), model.predict_margin(W), coefs])
+
+    yield Case("segments predictions of all kinds", ask)
+
+
+@family
+def dependencies() -> Iterator[Case]:
+    """DependencySSVM: trees with and without crossing arcs, formulations, losses."""
+    W, labels = words()
+    X = [[{"form": w, "upos": w[0]} for w in text] for text in W]
+    rng = np.random.default_rng(5)
+    heads = [[0, *(int(rng.integers(1, m)) for m in range(2, len(text) + 1))] for text in W]
+    trees = [
+        [(head, label if head else "root") for head, label in zip(*both, strict=True)]
+        for both in zip(heads, labels, strict=True)
+    ]
+
+    def make(**params: Any) -> hl.DependencySSVM:
+        return hl.DependencySSVM(
+            **{**({} if params.get("slack") == "nu" else {"C": 0.1}), **params}
+        )
+
+    axes = {"slack": SLACKS, "solver": SOLVERS, "projective": (True, False)}
+    yield from combine("dependencies", make, (X, trees), **axes)
+    loss = {"loss": ("labelled", "heads"), "projective": ("auto", "prediction")}
+    yield from combine("dependencies", make, (X, trees), **loss)
+
+    def ask(n_jobs: int) -> Fitted:
+        model = make(**COMMON, n_jobs=n_jobs).fit(X, trees)
+        return Fitted([model], model.predict_nbest(X, 3))
+
+    yield Case("dependencies n-best", ask)
 
 
 GRAPH_SOLVERS = {"slack": SLACKS, "solver": SOLVERS}
