@@ -44,6 +44,20 @@ def test_fewer_planes_than_weights() -> None:
     np.testing.assert_array_equal(newton.solve(rows[:0], None, gradient), -gradient)
 
 
+def test_no_step_where_the_gradient_is_zero() -> None:
+    """Conjugate gradients would divide by zero; multipliers all at their bounds come to that."""
+    zero = np.zeros(5)
+    np.testing.assert_array_equal(newton.solve((lambda v: v, np.ones(5)), None, zero), zero)
+    np.testing.assert_array_equal(newton.solve(np.eye(5), None, zero), zero)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_multipliers_at_their_bounds() -> None:
+    X, y = np.random.default_rng(0).normal(size=(6, 2)), np.arange(6) % 3
+    model = MulticlassSSVM(1e-8, tol=1e-9, scale=False, random_state=0).fit(X, y)
+    assert model.converged_
+
+
 def flat(model: Any) -> Any:
     if isinstance(model, MulticlassSSVM):
         return model.coef_.T.ravel()

@@ -341,13 +341,13 @@ def conjugate_gradients(multiply: Callable[[Array], Array], diagonal: Array, rig
     direction = ahead = inverse * residual
     product = first = float(residual @ ahead)
     for _ in range(CG_STEPS):
+        if not product > 0.1 * first:  # nor where there is nothing to find
+            break
         image = direction + multiply(direction)
         step = product / float(direction @ image)
         found += step * direction
         residual = residual - step * image
         ahead = inverse * residual
         before, product = product, float(residual @ ahead)
-        if not product > 0.1 * first:
-            break
         direction = ahead + (product / before) * direction
     return found
