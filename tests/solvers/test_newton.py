@@ -54,7 +54,8 @@ def test_no_step_where_the_gradient_is_zero() -> None:
 @pytest.mark.usefixtures("at_once")
 def test_multipliers_at_their_bounds() -> None:
     X, y = np.random.default_rng(0).normal(size=(6, 2)), np.arange(6) % 3
-    model = MulticlassSSVM(1e-8, tol=1e-9, scale=False, random_state=0).fit(X, y)
+    params: dict[str, Any] = {"slack": "sum", "violators": "all", "fit_intercept": False}
+    model = MulticlassSSVM(1e-8, tol=1e-9, scale=False, random_state=0, **params).fit(X, y)
     assert model.converged_
 
 
