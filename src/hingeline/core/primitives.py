@@ -51,9 +51,6 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
     the s in ``Δf_i(j)·Δf_i(k) = s·(1 + [j = k])`` for wrong outputs; 0 where that is not so
 ``all_prefetch(problem, i, j, w)``
     a hint that example i is scored next and example j after it
-``all_curvature(problem, i, chosen, scales, rho, sigma, matrix)``
-    ``matrix += σ·Fᵀ(I − ρ11ᵀ)F``, where F has the rows ``scales_j·Δf_i(chosen_j)``: on and above
-    the diagonal, rows in the order of ``Compiled.matrix_order``
 """
 
 from __future__ import annotations
@@ -119,7 +116,6 @@ has_column, count_shared = _primitive("has_column"), _primitive("count_shared")
 all_losses, all_scores = _primitive("all_losses"), _primitive("all_scores")
 all_hinges, all_add, all_inner = map(_primitive, ("all_hinges", "all_add", "all_inner"))
 all_isotropy, all_prefetch = _primitive("all_isotropy"), _primitive("all_prefetch")
-all_curvature = _primitive("all_curvature")
 
 
 def _no_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
@@ -385,8 +381,9 @@ class Compiled:
     output_losses: Callable[[], Array] | None = None  # (n, outputs)
     output_squares: Array | None = None  # (n,) ``‖Δf_i(k)‖²``, the same for all wrong outputs
     isotropic: bool = False  # ``all_isotropy`` is above 0 for every example
-    #: (scales, rho, sigma, matrix) as ``all_curvature`` for all examples at once, if it pays.
-    curvature: Callable[[Array, Array, Array, Array], bool] | None = None
+    #: (scales, rho, sigma, matrix): ``matrix += Σ_i σ_i F_iᵀ(I − ρ_i 11ᵀ)F_i``, where F_i has the
+    #: rows ``scales_ij·Δf_i(j)`` that are not 0: on and above the diagonal.
+    curvature: Callable[[Array, Array, Array, Array], None] | None = None
     #: (scales, rho, sigma): what multiplies vectors by that matrix, and its diagonal.
     multiply_curvature: Callable[..., tuple[Callable[[Array], Array], Array]] | None = None
     matrix_size: int = 0  # rows of that matrix, and the weights they stand for

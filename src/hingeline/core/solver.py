@@ -158,7 +158,8 @@ class CertifiedSolver(ABC):
 
     multipliers: Callable[[], Multipliers]  # those of all examples
     add: Callable[[Array, float, Array], None]  # (masses, factor, out): out += factor·Σ mass·a·Δf
-    products: Callable[[Array, Array], Array]  # (support, vector): a·Δf·vector of these planes
+    #: (wanted, vector, out): a·Δf·vector of planes whose entry in ``wanted`` is not 0, at least
+    score: Callable[[Array, Array, Array], None]
     planes_in_use: Callable[[], tuple[Array, Array]]  # which are planes; how many an example has
     #: The Hessian of :mod:`hingeline.solvers.newton` less the identity, and its weights.
     curvature: Callable[[Array, Any], tuple[Array, Array | None]]
@@ -173,6 +174,13 @@ class CertifiedSolver(ABC):
         masses = np.zeros(len(self.multipliers().mass))
         masses[support] = steps
         self.add(masses, 1.0, out)
+
+    def products(self, support: Array, vector: Array) -> Array:
+        """``a·Δf·vector`` of the planes in ``support``."""
+        wanted, out = np.zeros((2, len(self.multipliers().mass)))
+        wanted[support] = 1.0
+        self.score(wanted, vector, out)
+        return np.asarray(out[support])
 
     def linear(self) -> float:
         """``Σ α·b``."""
@@ -586,11 +594,8 @@ class PlaneSolver(CertifiedSolver):
     def add(self, masses: Array, factor: float, out: Array) -> None:
         self.compiled.bind(blocks.add_planes)(self.block_problem, self.ws, masses, factor, out)
 
-    def products(self, support: Array, vector: Array) -> Array:
-        wanted, out = np.zeros((2, len(self.ws.alpha)))
-        wanted[support] = 1.0
+    def score(self, wanted: Array, vector: Array, out: Array) -> None:
         self.compiled.bind(blocks.score_planes)(self.block_problem, self.ws, wanted, vector, out)
-        return np.asarray(out[support])
 
     def planes_in_use(self) -> tuple[Array, Array]:
         at = np.arange(len(self.ws.alpha)) - np.repeat(self.ws.slot, self.ws.capacity)
