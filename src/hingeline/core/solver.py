@@ -207,6 +207,10 @@ class CertifiedSolver(ABC):
         """A formulation by blocks of multipliers: by example, unless outputs fall apart."""
         return form
 
+    def admit(self) -> Array:
+        """Make the blocks of multipliers that wait for it, which are to be visited then."""
+        return np.zeros(0, dtype=np.int64)
+
     def over(self, order: Array, kernel: Any, *given: Any) -> None:
         """Run a kernel with the problem and what it is given over examples, in threads."""
         self.workers.over(order, self.compiled.bind(kernel), self.compiled.problem, *given)
@@ -561,10 +565,6 @@ class PlaneSolver(CertifiedSolver):
         """The blocks with planes whose gap is above ``least``, in a random order."""
         return self.rng.permutation(np.flatnonzero((self.gaps > least) & (self.ws.used > 0)))
 
-    def admit(self) -> Array:
-        """Make the blocks that wait for it, which are to be visited then."""
-        return np.zeros(0, dtype=np.int64)
-
     def list_changes(
         self, order: Array, moved: Array, change: Array, common: Array, spare: Array
     ) -> Changes:
@@ -585,8 +585,7 @@ class PlaneSolver(CertifiedSolver):
         return self.ws._asdict()
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        fields = {name: tables[name] for name in WorkingSet._fields}
-        self.ws = blocks.check_planes(WorkingSet(**fields), self.ws)
+        self.ws = blocks.planes_from(tables, self.ws)
 
     def multipliers(self) -> Multipliers:
         return Multipliers(self.ws.alpha, self.ws.offset, self.ws.drift, self.ws.capacity)

@@ -535,9 +535,6 @@ class EnumeratedSDM(CertifiedSolver):
 
     def _begin(self, start: Array | None) -> None:
         compiled, form = self.compiled, self.form
-        assert compiled.n_outputs is not None
-        assert compiled.output_losses is not None
-        assert compiled.output_squares is not None
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
@@ -575,7 +572,6 @@ class EnumeratedSDM(CertifiedSolver):
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
         """The table of multipliers made feasible; there may be more examples and outputs now."""
         old = before.multipliers
-        assert compiled.n_outputs is not None
         if not isinstance(old, WorkingSet | np.ndarray) or not before.same_kind(form):
             return None
         if isinstance(old, WorkingSet) and not before.same_planes(compiled, form):
@@ -700,9 +696,6 @@ class EnumeratedSDM(CertifiedSolver):
     def worth(self, least: float) -> Array:
         return self.rng.permutation(np.flatnonzero(self.gaps > least))
 
-    def admit(self) -> Array:
-        return np.zeros(0, dtype=np.int64)
-
     def make_room(self) -> None:
         return
 
@@ -746,11 +739,8 @@ class EnumeratedSDM(CertifiedSolver):
         # Some twenty steps of conjugate gradients, which run at half the speed of a factorisation.
         several = 80.0 * np.count_nonzero(scales.any(axis=1)) * self.plane_size * free.shape[1]
         if size > self.options.newton_weights or size**3 / 3.0 > several:
-            assert self.compiled.multiply_curvature is not None
             return self.compiled.multiply_curvature(scales, parts.rho, parts.sigma), None
         matrix = np.zeros((size, size))
-        assert self.compiled.curvature is not None
-        assert self.compiled.matrix_order is not None
         self.compiled.curvature(scales, parts.rho, parts.sigma, matrix)
         return matrix, self.compiled.matrix_order()
 
