@@ -58,7 +58,7 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
 from hingeline.solvers.newton import respond_one
-from hingeline.solvers.sdm import SMALL, Accelerator, Pair
+from hingeline.solvers.sdm import SMALL, Accelerator, Pair, unused_stages
 
 RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as many examples.
 NEAR_STAGES = 3  # Stages at most where Newton steps may begin soon.
@@ -528,6 +528,7 @@ class EnumeratedSDM(CertifiedSolver):
         stage_sweeps: int = option(2, "sweeps of a stage")
         newton_weights: int = option(2000, "weights of Newton's matrices at most; 0: none", least=0)
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
+        unused = unused_stages
 
     own = ("_distance", "_visited")
     saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, *own)
