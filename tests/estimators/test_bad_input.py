@@ -63,6 +63,15 @@ PARAMETERS = [
         ["'precision'"],
     ),
     ({"solver": "one-slack", "solver_options": {"kappa1": 3}}, ValueError, ["'kappa1'"]),
+    *(
+        (
+            {**slack, "solver": "sdm", "solver_options": {name: 2}},
+            ValueError,
+            [f"'{name}'", "no effect on solver='sdm'", f"slack={slack['slack']!r}", "leave it out"],
+        )
+        for slack in ({"slack": "squared"}, {"slack": "nu", "nu": 0.5})
+        for name in ("stage_factor", "stage_sweeps")
+    ),
     (
         {"slack": "sum", "solver_options": {"schedule": "fast"}},
         ValueError,

@@ -44,6 +44,21 @@ def test_fewer_planes_than_weights() -> None:
     np.testing.assert_array_equal(newton.solve(rows[:0], None, gradient), -gradient)
 
 
+def test_no_step_where_the_gradient_is_zero() -> None:
+    """Conjugate gradients would divide by zero; multipliers all at their bounds come to that."""
+    zero = np.zeros(5)
+    np.testing.assert_array_equal(newton.solve((lambda v: v, np.ones(5)), None, zero), zero)
+    np.testing.assert_array_equal(newton.solve(np.eye(5), None, zero), zero)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_multipliers_at_their_bounds() -> None:
+    X, y = np.random.default_rng(0).normal(size=(6, 2)), np.arange(6) % 3
+    params: dict[str, Any] = {"slack": "sum", "violators": "all", "fit_intercept": False}
+    model = MulticlassSSVM(1e-8, tol=1e-9, scale=False, random_state=0, **params).fit(X, y)
+    assert model.converged_
+
+
 def flat(model: Any) -> Any:
     if isinstance(model, MulticlassSSVM):
         return model.coef_.T.ravel()
@@ -103,14 +118,11 @@ def test_curvature_of_classes_is_that_of_their_rows(
     problem = make_problem(csr.indptr, csr.indices, csr.data, labels, d, 1.0 - np.eye(k))
     compiled = compile_problem(problem)
     order = compiled.matrix_order()
-    from hingeline.solvers.enumerated import add_curvature
-
     free = rng.random((n, k)) < 0.6
     free[np.arange(n), labels] = False
     rho, sigma = rng.uniform(0.0, 0.2, n), rng.uniform(0.5, 2.0, n)
-    form = make_formulation(1.0, "max", "margin", np.ones(n))
     matrix = np.zeros((d * k, d * k))
-    add_curvature(problem, form, free, rho, sigma, matrix)
+    compiled.curvature(1.0 * free, rho, sigma, matrix)
     rows, owners = [], []
     for i, c in zip(*np.nonzero(free), strict=True):
         row = np.zeros((k, d))
@@ -122,12 +134,13 @@ def test_curvature_of_classes_is_that_of_their_rows(
     expected = weighed.T @ weighed
     upper = np.triu_indices(d * k)
     np.testing.assert_allclose(matrix[upper], expected[upper], atol=1e-12)
-    assert (compiled.curvature is not None) == dense
-    if compiled.curvature is not None:
+    assert multiclass.is_dense(problem) == dense
+    if dense:
         blocks = np.zeros((d * k, d * k))
-        assert not compiled.curvature(1.0 * free, rho, sigma, blocks)  # too few: loops are faster
+        known = (problem, 1.0 * free, rho, sigma, blocks)
+        assert not multiclass.add_blocks(*known)  # too few: loops are faster
         monkeypatch.setattr(multiclass, "PRODUCT_FLOPS", 0.0)
-        assert compiled.curvature(1.0 * free, rho, sigma, blocks)
+        assert multiclass.add_blocks(*known)
         np.testing.assert_allclose(blocks[upper], expected[upper], atol=1e-12)
     assert compiled.multiply_curvature is not None
     vector = np.zeros(compiled.n_weights)

@@ -299,8 +299,9 @@ def fill_gram(problem: Any, ws: WorkingSet, examples: Array, scratch: Array) -> 
                 fill_inner(problem, ws, i, j, k, scratch)
 
 
-def check_planes(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
-    """Refuse planes whose tables do not fit together: kernels do not look before they read."""
+def planes_from(tables: dict[str, Array], fresh: WorkingSet) -> WorkingSet:
+    """The planes of these tables, which must fit together: kernels do not look before they read."""
+    ws = WorkingSet(**{name: tables[name] for name in WorkingSet._fields})
     for name in WorkingSet._fields:
         if getattr(ws, name).dtype != getattr(fresh, name).dtype:
             raise KeyError(f"{name} of type {getattr(fresh, name).dtype}")

@@ -51,9 +51,6 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
     the s in ``Δf_i(j)·Δf_i(k) = s·(1 + [j = k])`` for wrong outputs; 0 where that is not so
 ``all_prefetch(problem, i, j, w)``
     a hint that example i is scored next and example j after it
-``all_curvature(problem, i, chosen, scales, rho, sigma, matrix)``
-    ``matrix += σ·Fᵀ(I − ρ11ᵀ)F``, where F has the rows ``scales_j·Δf_i(chosen_j)``: on and above
-    the diagonal, rows in the order of ``Compiled.matrix_order``
 """
 
 from __future__ import annotations
@@ -119,7 +116,6 @@ has_column, count_shared = _primitive("has_column"), _primitive("count_shared")
 all_losses, all_scores = _primitive("all_losses"), _primitive("all_scores")
 all_hinges, all_add, all_inner = map(_primitive, ("all_hinges", "all_add", "all_inner"))
 all_isotropy, all_prefetch = _primitive("all_isotropy"), _primitive("all_prefetch")
-all_curvature = _primitive("all_curvature")
 
 
 def _no_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
@@ -381,16 +377,17 @@ class Compiled:
     lengths: Array  # (n,) length of an output
     n_weights: int
     scratch_size: int
-    n_outputs: int | None = None  # where all outputs can be the working set; then also:
-    output_losses: Callable[[], Array] | None = None  # (n, outputs)
-    output_squares: Array | None = None  # (n,) ``‖Δf_i(k)‖²``, the same for all wrong outputs
+    n_outputs: Any = None  # an int where all outputs can be the working set; then also:
+    output_losses: Any = None  # a function: (n, outputs)
+    output_squares: Any = None  # (n,) ``‖Δf_i(k)‖²``, the same for all wrong outputs
     isotropic: bool = False  # ``all_isotropy`` is above 0 for every example
-    #: (scales, rho, sigma, matrix) as ``all_curvature`` for all examples at once, if it pays.
-    curvature: Callable[[Array, Array, Array, Array], bool] | None = None
+    #: (scales, rho, sigma, matrix): ``matrix += Σ_i σ_i F_iᵀ(I − ρ_i 11ᵀ)F_i``, where F_i has the
+    #: rows ``scales_ij·Δf_i(j)`` that are not 0: on and above the diagonal.
+    curvature: Any = None
     #: (scales, rho, sigma): what multiplies vectors by that matrix, and its diagonal.
-    multiply_curvature: Callable[..., tuple[Callable[[Array], Array], Array]] | None = None
-    matrix_size: int = 0  # rows of that matrix, and the weights they stand for
-    matrix_order: Callable[[], Array] | None = None
+    multiply_curvature: Any = None
+    matrix_size: int = 0  # rows of that matrix, and a function: the weights they stand for
+    matrix_order: Any = None
     exact: bool = True  # decoding finds the best output, whatever the weights are
     bounded: bool = True  # what decoding says of the best value is at least that value
     threads: bool = True
@@ -398,8 +395,8 @@ class Compiled:
     summed_slack: Callable[[Array, Array, Array], None] | None = None
     #: ``(problem, starts)``: stretches of outputs from these positions on as examples, where
     #: outputs fall apart at every position that is right (:mod:`.parts`)
-    stretch: Callable[[Any, Array], Any] | None = None
-    truths: Array | None = None  # then also: the true outputs one after the other, int32
+    stretch: Any = None
+    truths: Any = None  # then also: the true outputs one after the other, int32
     breakable: bool = True  # and: an output that is made right at any one position is an output
     bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
 
@@ -447,10 +444,6 @@ class Workers:
 
     def over(self, order: Array, kernel: Callable[..., Any], *given: Any) -> None:
         """Call a kernel for parts of ``order``, which stand in its arguments where PART does."""
-        if self._pool is None:
-            own = self.scratch[0]
-            kernel(*[order if a is PART else own if a is SCRATCH else a for a in given])
-            return
 
         def call(part: Array, scratch: Array) -> None:
             kernel(*(part if a is PART else scratch if a is SCRATCH else a for a in given))

@@ -158,7 +158,8 @@ class CertifiedSolver(ABC):
 
     multipliers: Callable[[], Multipliers]  # those of all examples
     add: Callable[[Array, float, Array], None]  # (masses, factor, out): out += factor·Σ mass·a·Δf
-    products: Callable[[Array, Array], Array]  # (support, vector): a·Δf·vector of these planes
+    #: (wanted, vector, out): a·Δf·vector of planes whose entry in ``wanted`` is not 0, at least
+    score: Callable[[Array, Array, Array], None]
     planes_in_use: Callable[[], tuple[Array, Array]]  # which are planes; how many an example has
     #: The Hessian of :mod:`hingeline.solvers.newton` less the identity, and its weights.
     curvature: Callable[[Array, Any], tuple[Array, Array | None]]
@@ -173,6 +174,13 @@ class CertifiedSolver(ABC):
         masses = np.zeros(len(self.multipliers().mass))
         masses[support] = steps
         self.add(masses, 1.0, out)
+
+    def products(self, support: Array, vector: Array) -> Array:
+        """``a·Δf·vector`` of the planes in ``support``."""
+        wanted, out = np.zeros((2, len(self.multipliers().mass)))
+        wanted[support] = 1.0
+        self.score(wanted, vector, out)
+        return np.asarray(out[support])
 
     def linear(self) -> float:
         """``Σ α·b``."""
@@ -198,6 +206,10 @@ class CertifiedSolver(ABC):
     def by_block(self, form: Formulation) -> Formulation:
         """A formulation by blocks of multipliers: by example, unless outputs fall apart."""
         return form
+
+    def admit(self) -> Array:
+        """Make the blocks of multipliers that wait for it, which are to be visited then."""
+        return np.zeros(0, dtype=np.int64)
 
     def over(self, order: Array, kernel: Any, *given: Any) -> None:
         """Run a kernel with the problem and what it is given over examples, in threads."""
@@ -553,10 +565,6 @@ class PlaneSolver(CertifiedSolver):
         """The blocks with planes whose gap is above ``least``, in a random order."""
         return self.rng.permutation(np.flatnonzero((self.gaps > least) & (self.ws.used > 0)))
 
-    def admit(self) -> Array:
-        """Make the blocks that wait for it, which are to be visited then."""
-        return np.zeros(0, dtype=np.int64)
-
     def list_changes(
         self, order: Array, moved: Array, change: Array, common: Array, spare: Array
     ) -> Changes:
@@ -577,8 +585,7 @@ class PlaneSolver(CertifiedSolver):
         return self.ws._asdict()
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        fields = {name: tables[name] for name in WorkingSet._fields}
-        self.ws = blocks.check_planes(WorkingSet(**fields), self.ws)
+        self.ws = blocks.planes_from(tables, self.ws)
 
     def multipliers(self) -> Multipliers:
         return Multipliers(self.ws.alpha, self.ws.offset, self.ws.drift, self.ws.capacity)
@@ -586,11 +593,8 @@ class PlaneSolver(CertifiedSolver):
     def add(self, masses: Array, factor: float, out: Array) -> None:
         self.compiled.bind(blocks.add_planes)(self.block_problem, self.ws, masses, factor, out)
 
-    def products(self, support: Array, vector: Array) -> Array:
-        wanted, out = np.zeros((2, len(self.ws.alpha)))
-        wanted[support] = 1.0
+    def score(self, wanted: Array, vector: Array, out: Array) -> None:
         self.compiled.bind(blocks.score_planes)(self.block_problem, self.ws, wanted, vector, out)
-        return np.asarray(out[support])
 
     def planes_in_use(self) -> tuple[Array, Array]:
         at = np.arange(len(self.ws.alpha)) - np.repeat(self.ws.slot, self.ws.capacity)

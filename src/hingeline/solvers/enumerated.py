@@ -25,7 +25,15 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import Changes, Mass, WorkingSet, list_change, room_for_changes, step
+from hingeline.core.blocks import (
+    Changes,
+    Mass,
+    WorkingSet,
+    empty_working_set,
+    list_changes,
+    room_for_changes,
+    step,
+)
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -39,7 +47,6 @@ from hingeline.core.primitives import (
     PART,
     Compiled,
     all_add,
-    all_curvature,
     all_hinges,
     all_inner,
     all_isotropy,
@@ -51,7 +58,7 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
 from hingeline.solvers.newton import respond_one
-from hingeline.solvers.sdm import SMALL, Accelerator, Pair
+from hingeline.solvers.sdm import SMALL, Accelerator, Pair, unused_stages
 
 RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as many examples.
 NEAR_STAGES = 3  # Stages at most where Newton steps may begin soon.
@@ -341,16 +348,16 @@ def visit_under(
 by_class(visit_under, VISITS.get)
 
 
-@helper
+@kernel
 def visit_in_turn(
     problem: Any,
     form: Formulation,
     rule: Any,
     order: Array,
+    work: Work,
     w: Array,
     visits: float,
     gaps: Array,
-    work: Work,
 ) -> None:
     """Visit the examples of ``order``; ``visits`` were made before (for the average)."""
     m = work.chosen.shape[0]
@@ -364,21 +371,6 @@ def visit_in_turn(
         i = order[t]
         k += 1.0
         gaps[i] = visit_under(rule, problem, form, i, w, k * (k - 1.0), work)
-
-
-@kernel
-def move_all(
-    problem: Any,
-    form: Formulation,
-    rule: Any,
-    order: Array,
-    work: Work,
-    w: Array,
-    visits: float,
-    gaps: Array,
-) -> None:
-    """Visit the examples of ``order`` in turn."""
-    visit_in_turn(problem, form, rule, order, w, visits, gaps, work)
 
 
 @helper
@@ -433,7 +425,7 @@ def pass_over(
         elif pace[0] > 1.0 and total <= SHRUNK * pace[1]:
             break
         pace[0] += 1.0
-        visit_in_turn(problem, form, rule, order[:count], w, visits, gaps, work)
+        visit_in_turn(problem, form, rule, order[:count], work, w, visits, gaps)
         visits += count
     return visits
 
@@ -456,54 +448,17 @@ def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Ar
 
 
 @kernel
-def list_changes_of_all(
-    problem: Any,
-    form: Formulation,
-    order: Array,
-    moved: Array,
-    change: Array,
-    common: Array,
-    w: Array,
-    spare: Array,
-    out: Changes,
-) -> Changes:
-    """As :func:`hingeline.core.blocks.list_changes`, by example and output."""
-    m = change.shape[1]
-    losses = np.empty(m + PADDING)
-    ys = np.empty((m, 1), dtype=np.int32)
-    steps = np.empty(m)
-    size = (0, 0)
-    out.ends[0] = 0
-    for r in range(order.shape[0]):
-        i = order[r]
-        all_losses(problem, i, losses)
-        n = 0
-        for k in range(m):
-            if moved[r, k]:
-                ys[n, 0] = k
-                steps[n] = change[r, k] * plane_scale(form, losses[k])
-                n += 1
-        if n > 0:
-            chosen = (ys[:n], steps[:n])
-            size, out = list_change(problem, i, *chosen, common, w, spare, out, size)
-        out.ends[r + 1] = size[0]
-    return Changes(out.ends, out.code[: size[0]], out.values[: size[1]])
-
-
-@kernel
-def scores_of(problem: Any, form: Formulation, slots: Array, m: int, w: Array, out: Array) -> None:
-    """``a·w·Δf`` of the (example, output) pairs numbered ``example·m + output``, in order."""
+def score_all(problem: Any, form: Formulation, wanted: Array, w: Array, out: Array) -> None:
+    """``a·w·Δf`` of all outputs of examples with any entry in ``wanted`` that is not 0."""
+    n, m = wanted.shape
     losses = np.empty(m + PADDING)
     scores = np.empty(m + PADDING)
-    last = -1
-    for p in range(slots.shape[0]):
-        i = slots[p] // m
-        k = slots[p] % m
-        if i != last:
+    for i in range(n):
+        if wanted[i].any():
             all_losses(problem, i, losses)
             all_scores(problem, i, w, scores)
-            last = i
-        out[p] = plane_scale(form, losses[k]) * scores[k]
+            for k in range(m):
+                out[i, k] = plane_scale(form, losses[k]) * scores[k]
 
 
 @kernel
@@ -542,28 +497,6 @@ def respond_all(
     return total
 
 
-@kernel
-def add_curvature(
-    problem: Any, form: Formulation, free: Array, rho: Array, sigma: Array, matrix: Array
-) -> None:
-    """``matrix += Σ_i σ_i F_iᵀ(J_i − ρ_i j_i j_iᵀ)F_i``, see :mod:`hingeline.solvers.newton`."""
-    n, m = free.shape
-    losses = np.empty(m + PADDING)
-    chosen = np.empty(m, dtype=np.int64)
-    scales = np.empty(m)
-    for i in range(n):
-        count = 0
-        for k in range(m):
-            if free[i, k]:
-                chosen[count] = k
-                count += 1
-        if count > 0:
-            all_losses(problem, i, losses)
-            for j in range(count):
-                scales[j] = plane_scale(form, losses[chosen[j]])
-            all_curvature(problem, i, chosen[:count], scales, rho[i], sigma[i], matrix)
-
-
 def make_table(multipliers: WorkingSet | Array, n_outputs: int) -> Array:
     """A dense (examples, outputs) table; planes, which streams have, are single labels."""
     if isinstance(multipliers, np.ndarray):
@@ -595,6 +528,7 @@ class EnumeratedSDM(CertifiedSolver):
         stage_sweeps: int = option(2, "sweeps of a stage")
         newton_weights: int = option(2000, "weights of Newton's matrices at most; 0: none", least=0)
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
+        unused = unused_stages
 
     own = ("_distance", "_visited")
     saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, *own)
@@ -602,9 +536,6 @@ class EnumeratedSDM(CertifiedSolver):
 
     def _begin(self, start: Array | None) -> None:
         compiled, form = self.compiled, self.form
-        assert compiled.n_outputs is not None
-        assert compiled.output_losses is not None
-        assert compiled.output_squares is not None
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
@@ -642,7 +573,6 @@ class EnumeratedSDM(CertifiedSolver):
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
         """The table of multipliers made feasible; there may be more examples and outputs now."""
         old = before.multipliers
-        assert compiled.n_outputs is not None
         if not isinstance(old, WorkingSet | np.ndarray) or not before.same_kind(form):
             return None
         if isinstance(old, WorkingSet) and not before.same_planes(compiled, form):
@@ -754,7 +684,7 @@ class EnumeratedSDM(CertifiedSolver):
     def visit(self, order: Array, form: Formulation) -> None:
         """Visit examples in the order given."""
         known = (self.compiled.problem, form, self.rule, order)
-        move_all(*known, self.work, self.w, self.visits, self.gaps)
+        visit_in_turn(*known, self.work, self.w, self.visits, self.gaps)
         self.visits += len(order)
         self.oracle_calls += len(order)
 
@@ -767,19 +697,23 @@ class EnumeratedSDM(CertifiedSolver):
     def worth(self, least: float) -> Array:
         return self.rng.permutation(np.flatnonzero(self.gaps > least))
 
-    def admit(self) -> Array:
-        return np.zeros(0, dtype=np.int64)
-
     def make_room(self) -> None:
         return
 
     def list_changes(
         self, order: Array, moved: Array, change: Array, common: Array, spare: Array
     ) -> Changes:
-        shape = (len(order), self.alpha.shape[1])
-        moved, change = moved.reshape(shape), change.reshape(shape)
-        known = (self.compiled.problem, self.form, order, moved, change, common, self.w, spare)
-        return list_changes_of_all(*known, room_for_changes(len(order), len(self.w)))
+        n, m = self.alpha.shape
+        # Every output is a plane; the outputs stand there once, and so do scales that are all 1.
+        rescaled = self.form.rescaled
+        ws = empty_working_set(np.ones(n), 0)._replace(capacity=self.counts, used=self.counts)
+        ws = ws._replace(
+            y=np.arange(m, dtype=np.int32),
+            slot=m * rescaled * self._everyone,
+            scale=self.offsets.ravel() if rescaled else np.ones(m),
+        )
+        known = (self.compiled.problem, ws, order, moved, change, common, self.w, spare)
+        return list_changes(*known, room_for_changes(len(order), len(self.w)))
 
     def multipliers(self) -> Multipliers:
         return self._flat
@@ -787,10 +721,9 @@ class EnumeratedSDM(CertifiedSolver):
     def add(self, masses: Array, factor: float, out: Array) -> None:
         add_all(self.compiled.problem, self.form, masses.reshape(self.alpha.shape), factor, out)
 
-    def products(self, support: Array, vector: Array) -> Array:
-        out = np.empty(len(support))
-        scores_of(self.compiled.problem, self.form, support, self.alpha.shape[1], vector, out)
-        return out
+    def score(self, wanted: Array, vector: Array, out: Array) -> None:
+        shape, known = self.alpha.shape, (self.compiled.problem, self.form)
+        score_all(*known, wanted.reshape(shape), vector, out.reshape(shape))
 
     def planes_in_use(self) -> tuple[Any, Array]:
         return slice(None), self.counts
@@ -807,13 +740,9 @@ class EnumeratedSDM(CertifiedSolver):
         # Some twenty steps of conjugate gradients, which run at half the speed of a factorisation.
         several = 80.0 * np.count_nonzero(scales.any(axis=1)) * self.plane_size * free.shape[1]
         if size > self.options.newton_weights or size**3 / 3.0 > several:
-            assert self.compiled.multiply_curvature is not None
             return self.compiled.multiply_curvature(scales, parts.rho, parts.sigma), None
         matrix = np.zeros((size, size))
-        at_once, known = self.compiled.curvature, (parts.rho, parts.sigma, matrix)
-        if at_once is None or not at_once(scales, *known):
-            add_curvature(self.compiled.problem, self.form, free, *known)
-        assert self.compiled.matrix_order is not None
+        self.compiled.curvature(scales, parts.rho, parts.sigma, matrix)
         return matrix, self.compiled.matrix_order()
 
     def mean_square(self) -> float:

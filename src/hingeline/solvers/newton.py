@@ -40,9 +40,8 @@ CG_STEPS = 100  # Conjugate gradient steps to one Newton step, at most.
 
 
 @helper
-def find_level(z: Array, lo: int, hi: int, base: float, rate: float) -> float:
-    """τ ≥ 0 with ``Σ max(0, z − τ) = base + rate·τ``, from below (Michelot's projection)."""
-    tau = 0.0
+def find_level(z: Array, lo: int, hi: int, base: float, rate: float, tau: float) -> float:
+    """τ with ``Σ max(0, z − τ) = base + rate·τ``, from one below it (Michelot's projection)."""
     while True:
         mass = 0.0
         count = 0
@@ -51,7 +50,7 @@ def find_level(z: Array, lo: int, hi: int, base: float, rate: float) -> float:
                 mass += z[p]
                 count += 1
         better = (mass - base) / (count + rate) if count > 0 else tau
-        if better <= tau * (1.0 + 1e-15):
+        if better <= tau:  # the same entries as before: τ only rises, whatever rounding does
             return tau
         tau = better
 
@@ -86,11 +85,11 @@ def respond_one(
     tight = False
     if form.summed == 0:
         if ridge > 0.0:
-            tau = find_level(alpha, lo, hi, 0.0, 1.0 / (s * ridge))
+            tau = find_level(alpha, lo, hi, 0.0, 1.0 / (s * ridge), 0.0)
             mass = tau / (s * ridge)
         tight = mass > cap
         if tight:
-            tau = find_level(alpha, lo, hi, cap, 0.0)
+            tau = find_level(alpha, lo, hi, cap, 0.0, 0.0)
     most = cap if form.summed == 1 else np.inf
     count = 0
     mass = value = distance = 0.0
@@ -341,13 +340,13 @@ def conjugate_gradients(multiply: Callable[[Array], Array], diagonal: Array, rig
     direction = ahead = inverse * residual
     product = first = float(residual @ ahead)
     for _ in range(CG_STEPS):
+        if not product > 0.1 * first:  # nor where there is nothing to find
+            break
         image = direction + multiply(direction)
         step = product / float(direction @ image)
         found += step * direction
         residual = residual - step * image
         ahead = inverse * residual
         before, product = product, float(residual @ ahead)
-        if not product > 0.1 * first:
-            break
         direction = ahead + (product / before) * direction
     return found

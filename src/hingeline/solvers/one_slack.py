@@ -551,5 +551,4 @@ class OneSlack(CertifiedSolver):
         own = {name[5:]: value for name, value in tables.items() if name.startswith("cuts.")}
         self.cuts = cuts_from(own, len(self.w))
         if self.known is not None:
-            fields = {name: tables[name] for name in WorkingSet._fields}
-            self.known = blocks.check_planes(WorkingSet(**fields), self.known)
+            self.known = blocks.planes_from(tables, self.known)

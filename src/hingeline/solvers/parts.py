@@ -78,7 +78,6 @@ class PartSet(NamedTuple):
 def whole_examples(compiled: Compiled) -> Parts:
     """Every example as one part."""
     base = np.concatenate([[0], np.cumsum(compiled.lengths)]).astype(np.int64)
-    assert compiled.truths is not None
     n = compiled.n
     whole = (base[:-1], base[1:], np.arange(n), np.arange(n + 1), base[:-1])
     return Parts(base, compiled.truths, compiled.truths.copy(), np.zeros(n, dtype=np.int64), *whole)
@@ -111,7 +110,6 @@ def restrict(form: Formulation, parts: Parts) -> Formulation:
 
 def pose(compiled: Compiled, form: Formulation, parts: Parts) -> tuple[Any, Formulation]:
     """The problem and the formulation whose examples are the parts."""
-    assert compiled.stretch is not None
     return compiled.stretch(compiled.problem, parts.shown), restrict(form, parts)
 
 
@@ -359,7 +357,8 @@ class SDMInParts(PlaneSolver):
         apart = start[1:] > stop[:-1] - (placed.owner[1:] != placed.owner[:-1])
         if not ((start >= 0) & (start < stop) & (room >= 0)).all() or not apart.all():
             raise KeyError("parts that lie apart")
-        self._set(placed, blocks.check_planes(known.ws, blocks.empty_working_set(lengths)), gaps)
+        fresh = blocks.empty_working_set(lengths)
+        self._set(placed, blocks.planes_from(known.ws._asdict(), fresh), gaps)
 
     def make_room(self) -> None:
         """Fit the parts to the planes in use and to what decoding found."""

@@ -19,7 +19,7 @@ take the place of examples: :mod:`hingeline.solvers.parts`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -346,6 +346,11 @@ def _conjugate_gradients(
     return total
 
 
+def unused_stages(options: Any, slack: str) -> Iterable[str]:
+    """Stages scale a bound on mass: squared slack has none, and with ν it moves all the time."""
+    return () if slack in ("max", "sum") else ("stage_factor", "stage_sweeps")
+
+
 class SDM(PlaneSolver):
     """Sequential dual method over planes; see the head of this module."""
 
@@ -363,6 +368,7 @@ class SDM(PlaneSolver):
         stage_sweeps: int = option(1, "sweeps of a stage")
         newton_weights: int = option(2000, "Newton steps with so many weights at most", least=0)
         cg_steps: int = option(30, "conjugate gradient steps over all planes, late", least=0)
+        unused = unused_stages
 
     saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers)
 

@@ -7,7 +7,7 @@ of them are the working set: ``all_scores`` reads every class in one sweep over 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -102,7 +102,7 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         matrix_size=problem.n_features * problem.n_labels,
         matrix_order=lambda: np.arange(size).reshape(-1, stride)[:, : problem.n_labels].T.ravel(),
         isotropic=problem.costly == 1 and bool(problem.sqnorm.all()),
-        curvature=partial(add_blocks, problem) if is_dense(problem) else None,
+        curvature=partial(add_curvature, problem, is_dense(problem)),
         multiply_curvature=partial(multiply_curvature, problem),
     )
 
@@ -115,7 +115,7 @@ def is_dense(problem: MulticlassProblem) -> bool:
 def multiply_curvature(
     problem: MulticlassProblem, scales: Array, rho: Array, sigma: Array
 ) -> tuple[Callable[[Array], Array], Array]:
-    """What multiplies vectors by the matrix of :func:`all_curvature`, and its diagonal.
+    """What multiplies vectors by the matrix of :func:`add_curvature`, and its diagonal.
 
     ``scales`` (examples, classes) are 0 where multipliers are not free.
     """
@@ -218,13 +218,87 @@ def add_pairs(
                 row[problem.indices[f]] += steps[p] * problem.values[f]
 
 
-def add_blocks(
+@helper
+def add_row(
+    problem: MulticlassProblem,
+    i: int,
+    chosen: Array,
+    scales: Array,
+    rho: float,
+    sigma: float,
+    matrix: Array,
+) -> None:
+    """``matrix += σ·Fᵀ(I − ρ11ᵀ)F``, where F has the rows ``scales_j·Δf_i(chosen_j)``."""
+    d = problem.n_features
+    lo, hi = problem.indptr[i], problem.indptr[i + 1]
+    own = problem.labels[i]
+    count = chosen.shape[0]
+    total = square = 0.0
+    for j in range(count):
+        total += scales[j]
+        square += scales[j] * scales[j]
+    for a in range(-1, count):
+        for b in range(a, count):
+            # F is Σ_j s_j (e_own − e_j) ⊗ x: the entry of its square at the classes p, q.
+            if a == -1 and b == -1:
+                entry = square - rho * total * total
+            elif a == -1:
+                entry = -scales[b] * scales[b] + rho * total * scales[b]
+            else:
+                entry = -rho * scales[a] * scales[b]
+                if a == b:
+                    entry += scales[a] * scales[a]
+            entry *= sigma
+            p = own if a == -1 else chosen[a]
+            q = own if b == -1 else chosen[b]
+            if p > q:
+                p, q = q, p
+            if hi - lo == d:
+                x = problem.values[lo:hi]
+                for f in range(d):
+                    value = entry * x[f]
+                    row = matrix[p * d + f, q * d : (q + 1) * d]
+                    for g in range(d):
+                        row[g] += value * x[g]
+            else:
+                for f in range(lo, hi):
+                    value = entry * problem.values[f]
+                    row = p * d + problem.indices[f]
+                    for g in range(lo, hi):
+                        matrix[row, q * d + problem.indices[g]] += value * problem.values[g]
+
+
+@kernel
+def add_rows(
     problem: MulticlassProblem, scales: Array, rho: Array, sigma: Array, matrix: Array
-) -> bool:
-    """What :func:`all_curvature` adds, of dense rows, by matrix products; False: loops are faster.
+) -> None:
+    """:func:`add_curvature`, example by example."""
+    chosen, steps = np.empty(scales.shape[1], dtype=np.int64), np.empty(scales.shape[1])
+    for i in range(scales.shape[0]):
+        count = 0
+        for k in range(scales.shape[1]):
+            if scales[i, k] != 0.0:
+                chosen[count], steps[count] = k, scales[i, k]
+                count += 1
+        if count > 0:
+            add_row(problem, i, chosen[:count], steps[:count], rho[i], sigma[i], matrix)
+
+
+def add_curvature(
+    problem: MulticlassProblem, dense: bool, scales: Array, rho: Array, sigma: Array, matrix: Array
+) -> None:
+    """Add to Newton's matrix, see :class:`.Compiled`; rows and columns are features within classes.
 
     ``scales`` (examples, classes) are 0 where multipliers are not free.
     """
+    if not (dense and add_blocks(problem, scales, rho, sigma, matrix)):
+        add_rows(problem, scales, rho, sigma, matrix)
+
+
+def add_blocks(
+    problem: MulticlassProblem, scales: Array, rho: Array, sigma: Array, matrix: Array
+) -> bool:
+    """:func:`add_curvature` of dense rows, by matrix products; False: loops are faster."""
     d, m = problem.n_features, problem.n_labels
     some = np.flatnonzero(scales.any(axis=1))
     entries = (np.count_nonzero(scales[some], axis=1) + 1) ** 2
@@ -419,50 +493,6 @@ def all_inner(problem: MulticlassProblem, i: int, j: int, k: int) -> float:
 @helper
 def all_isotropy(problem: MulticlassProblem, i: int) -> float:
     return problem.sqnorm[i] if problem.costly == 1 else 0.0
-
-
-@helper
-def all_curvature(
-    problem: Any, i: int, chosen: Array, scales: Array, rho: float, sigma: float, matrix: Array
-) -> None:
-    """Rows and columns are features within classes; only blocks on and above the diagonal."""
-    d = problem.n_features
-    lo, hi = problem.indptr[i], problem.indptr[i + 1]
-    own = problem.labels[i]
-    count = chosen.shape[0]
-    total = square = 0.0
-    for j in range(count):
-        total += scales[j]
-        square += scales[j] * scales[j]
-    for a in range(-1, count):
-        for b in range(a, count):
-            # F is Σ_j s_j (e_own − e_j) ⊗ x: the entry of its square at the classes p, q.
-            if a == -1 and b == -1:
-                entry = square - rho * total * total
-            elif a == -1:
-                entry = -scales[b] * scales[b] + rho * total * scales[b]
-            else:
-                entry = -rho * scales[a] * scales[b]
-                if a == b:
-                    entry += scales[a] * scales[a]
-            entry *= sigma
-            p = own if a == -1 else chosen[a]
-            q = own if b == -1 else chosen[b]
-            if p > q:
-                p, q = q, p
-            if hi - lo == d:
-                x = problem.values[lo:hi]
-                for f in range(d):
-                    value = entry * x[f]
-                    row = matrix[p * d + f, q * d : (q + 1) * d]
-                    for g in range(d):
-                        row[g] += value * x[g]
-            else:
-                for f in range(lo, hi):
-                    value = entry * problem.values[f]
-                    row = p * d + problem.indices[f]
-                    for g in range(lo, hi):
-                        matrix[row, q * d + problem.indices[g]] += value * problem.values[g]
 
 
 @helper

@@ -40,6 +40,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology, next_place, table_size, topology
+from hingeline.solvers.newton import find_level
 from hingeline.structures import graph_blocks
 from hingeline.structures.graph_blocks import AnyFactors, Blocks
 
@@ -91,19 +92,7 @@ def project(values: Array, n: int, out: Array) -> None:
     top = values[0]
     for s in range(1, n):
         top = max(top, values[s])
-    level = top - 1.0  # nothing below it can remain; it only rises, whatever rounding does
-    while True:
-        total, count = 0.0, 0
-        for s in range(n):
-            if values[s] > level:
-                total += values[s]
-                count += 1
-        if count == 0:
-            break
-        higher = (total - 1.0) / count
-        if higher <= level:
-            break
-        level = higher
+    level = find_level(values, 0, n, 1.0, 0.0, top - 1.0)  # nothing below that can remain
     for s in range(n):
         out[s] = max(values[s] - level, 0.0)
 
