@@ -548,6 +548,30 @@ def test_label_sets_train_in_blocks(here):
     assert (model.predict(X) == whole.predict(X)).mean() > 0.95
 
 
+@pytest.mark.parametrize("kind", ["classes", "sets", "chains", "graphs"])
+def test_C_is_that_of_one_machine_by_default(kind, here):
+    """Also where examples, classes and nodes have weights."""
+    rng = np.random.default_rng(0)
+    if kind == "chains":
+        X, y, model = *(sum(part, []) for part in zip(*notes(), strict=True)), ChainSSVM()
+    elif kind == "graphs":
+        X, y = rings()
+        model = GraphSSVM(class_weight={0: 1.0, 1: 3.0}, solver="sdm")
+    else:
+        X, y = digits(60)
+        model = MulticlassSSVM(class_weight="balanced")
+        if kind == "sets":
+            y, model = (rng.random((60, 3)) < 0.5).astype(int), MultilabelSSVM()
+    model.set_params(tol=0.5, random_state=0)
+    weights = rng.integers(0, 4, len(X)) / 2.0
+    whole = clone(model).fit(X, y, sample_weight=weights)
+    other = fit_blocks(model, [(X[k::3], y[k::3], weights[k::3]) for k in range(3)])
+    assert other.C_ == pytest.approx(whole.C_, rel=1e-12)
+    assert other.C_ != pytest.approx(clone(model).fit(X, y).C_, rel=1e-3)
+    with pytest.raises(ValueError, match="sample_weight is zero everywhere"):
+        fit_blocks(model, [(X, y, 0.0 * weights)])
+
+
 def test_files_are_read_where_they_are_trained_on(tmp_path, here):
     for k, (X, y) in enumerate(notes()[:2]):
         lines = [
