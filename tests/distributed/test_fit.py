@@ -31,7 +31,7 @@ from hingeline import (
 )
 from hingeline.data import load_notes
 from hingeline.distributed import fit_blocks
-from hingeline.distributed.executors import WorkersLost
+from hingeline.distributed.executors import Calls, WorkersLost
 from hingeline.features import PerToken, TokenTemplates
 
 # isort: split
@@ -329,6 +329,48 @@ def test_blocks_may_be_lost_between_newton_steps(large, monkeypatch):
         other = fit_blocks(CROWDED, crowded(4))
     assert executor.told.count("read") > 2
     assert np.array_equal(other.weights_, large.weights_)
+
+
+def test_blocks_are_told_few_trials_again(large, monkeypatch):
+    """Weights of every trial of a proximal point would take the driver's memory, and all the time
+    that a block which is lost had taken."""
+
+    class Often(Losing):
+        def call(self, method, common, own):
+            asked = method in ("tell_point", "end_point")
+            self.turns = getattr(self, "turns", 0) + asked
+            if asked and self.turns % 6 == 0 and len(own) > 2:
+                self.lose = (self.calls + 1,)
+            return super().call(method, common, own)
+
+    executor, logged, inner = Often(), [], Calls.ask
+
+    def ask(calls, *given, **options):
+        found = inner(calls, *given, **options)
+        logged.append([method for method, *_ in calls.log].count("tell_point"))
+        return found
+
+    monkeypatch.setattr(Calls, "ask", ask)
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: executor)
+    with pytest.warns(UserWarning, match="a worker was lost"):
+        other = fit_blocks(CROWDED, crowded(4))
+    assert np.array_equal(other.weights_, large.weights_)
+    assert executor.told.count("read") > 5
+    assert executor.turns > 40
+    assert max(logged) <= 3 * 4  # in four passes between two states
+
+
+def test_workers_may_be_lost_when_all_is_done(tagger, monkeypatch):
+    class Ending(Here):
+        def call(self, method, *given):
+            if method == "weigh":
+                raise WorkersLost("The Dask scheduler is gone.")
+            return super().call(method, *given)
+
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: Ending(1))
+    model = fit_blocks(TAGGER, notes())
+    assert model.converged_
+    assert np.array_equal(model.weights_, tagger.weights_)
 
 
 def test_a_checkpoint_between_newton_steps_is_taken_up_bit_for_bit(large, tmp_path, here):
