@@ -614,6 +614,16 @@ def test_C_is_that_of_one_machine_by_default(kind, here):
         fit_blocks(model, [(X, y, 0.0 * weights)])
 
 
+@pytest.mark.parametrize(("size", "C"), [(1e160, 1.0), (1.0, 1e151), (1e200, "scale")])
+def test_what_overflows_is_refused(size, C, here):
+    X, y = digits(60)
+    model = MulticlassSSVM(C=C, scale=False)
+    with pytest.raises(ValueError, match="overflow") as refused:
+        model.fit(size * X, y)
+    with pytest.raises(ValueError, match=str(refused.value)[-30:]):
+        fit_blocks(model, [(size * X, y)])
+
+
 def test_files_are_read_where_they_are_trained_on(tmp_path, here):
     for k, (X, y) in enumerate(notes()[:2]):
         lines = [
