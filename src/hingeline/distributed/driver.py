@@ -196,7 +196,7 @@ class Apart:
         self.driver, self.kept = driver, False
         told = driver.calls.ask("open_point", (driver._send(), none))
         self.filled = tuple(map(sum, zip(*told, strict=True)))
-        self.first, self.way = len(driver.calls.log), ()
+        self.first, self.way = len(driver.calls.log), (np.zeros(0),)
 
     def list_starts(self) -> list[Array]:
         return [self.driver.best()[0].copy(), self.driver.w.copy()]
