@@ -196,7 +196,8 @@ class Apart:
         self.driver, self.kept = driver, False
         told = driver.calls.ask("open_point", (driver._send(), none))
         self.filled = tuple(map(sum, zip(*told, strict=True)))
-        self.first, self.way = len(driver.calls.log), (np.zeros(0),)
+        self.first = len(driver.calls.log)
+        self.way: list[Array] = []  # the last two weights that were looked at
 
     def list_starts(self) -> list[Array]:
         return [self.driver.best()[0].copy(), self.driver.w.copy()]
@@ -209,7 +210,7 @@ class Apart:
             del log[self.first : -2]
         elif len(log) > self.first + 1 and not log[-2][1][-1]:
             del log[-2]
-        self.way, self.kept = (*self.way[-1:], w), False
+        self.way, self.kept = [*self.way[-1:], w], False
         told, values, self.curvature = zip(*answers, strict=True)
         self.values = np.sum(values, axis=0)
         value, cost, gain, ridge, image = (np.sum(part, axis=0) for part in zip(*told, strict=True))
