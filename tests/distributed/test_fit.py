@@ -33,6 +33,7 @@ from hingeline.data import load_notes
 from hingeline.distributed import fit_blocks
 from hingeline.distributed.executors import Calls, WorkersLost
 from hingeline.features import PerToken, TokenTemplates
+from hingeline.solvers import newton
 
 # isort: split
 from marks import slow
@@ -318,6 +319,25 @@ def test_a_large_C_takes_few_rounds_for_classes(slack, here):
     assert whole.dual_objective_ <= model.primal_objective_ <= 1.011 * whole.primal_objective_
 
 
+def test_newton_steps_over_many_planes_and_weights_take_conjugate_gradients(
+    large, monkeypatch, here
+):
+    taken, inner = [], newton.conjugate_gradients
+
+    def solve(*given):
+        taken.append(inner(*given))
+        return taken[-1]
+
+    monkeypatch.setattr(newton, "conjugate_gradients", solve)
+    monkeypatch.setattr("hingeline.distributed.block.LARGE", 5)
+    monkeypatch.setattr("hingeline.distributed.driver.LARGE", 5)
+    model = fit_blocks(clone(CROWDED).set_params(tol=0.1), crowded(4))
+    assert taken
+    assert model.duality_gap_ <= 0.1 * model.primal_objective_
+    assert model.dual_objective_ <= large.primal_objective_
+    assert large.dual_objective_ <= model.primal_objective_
+
+
 def test_blocks_may_be_lost_between_newton_steps(large, monkeypatch):
     executor = Losing()
     monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: executor)
@@ -479,6 +499,19 @@ def test_a_checkpoint_is_taken_up_bit_for_bit(tagger, tmp_path, here):
     again = parameters | {"callbacks": Checkpoint(path, 0.0, resume=True)}
     other = fit_blocks(ChainSSVM(**again), notes())
     assert np.array_equal(other.weights_, tagger.weights_)
+
+
+def test_a_checkpoint_of_classes_is_taken_up_bit_for_bit(tmp_path, here):
+    """Whose blocks keep gaps of examples, which those of parts do not."""
+    X, y = digits(120)
+    model = MulticlassSSVM(C=1.0, tol=0.01, random_state=0)
+    whole = fit_blocks(model, cut(X, y, 3))
+    model.set_params(max_iter=whole.n_iter_ - 2, callbacks=Checkpoint(tmp_path / "state", 0.0))
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        fit_blocks(model, cut(X, y, 3))
+    again = Checkpoint(tmp_path / "state", 0.0, resume=True)
+    other = fit_blocks(model.set_params(max_iter=1000, callbacks=again), cut(X, y, 3))
+    assert np.array_equal(other.weights_, whole.weights_)
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path, here):
