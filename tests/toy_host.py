@@ -43,6 +43,12 @@ class ToyHost:
     def pid(self, k: int, common: Any, mine: Any) -> int:
         return os.getpid()
 
+    def threads(self, k: int, common: Any, mine: Any) -> set[int]:
+        """Threads of linear algebra."""
+        from threadpoolctl import threadpool_info
+
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
     def commons_seen(self, k: int, common: Any, mine: Any) -> int:
         return self.commons
 

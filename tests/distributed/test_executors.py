@@ -130,6 +130,17 @@ def test_what_is_common_is_sent_once_to_each_worker(two):
     assert two.call("commons_seen") == dict.fromkeys(range(4), 3)
 
 
+def test_workers_have_one_thread_of_linear_algebra(monkeypatch):
+    """Inner products of long vectors are other bits with two: those of Dask's workers are these."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    with Processes(1) as executor:
+        executor.open(1, ToyHost)
+        assert executor.call("threads") == {0: {1}}
+    assert os.environ["OMP_NUM_THREADS"] == "2"
+    assert "OPENBLAS_NUM_THREADS" not in os.environ
+
+
 def test_there_are_no_more_workers_than_blocks():
     with Processes(3) as executor:
         executor.open(1, ToyHost)

@@ -31,8 +31,9 @@ from hingeline import (
 )
 from hingeline.data import load_notes
 from hingeline.distributed import fit_blocks
-from hingeline.distributed.executors import WorkersLost
+from hingeline.distributed.executors import Calls, WorkersLost
 from hingeline.features import PerToken, TokenTemplates
+from hingeline.solvers import newton
 
 # isort: split
 from marks import slow
@@ -318,6 +319,25 @@ def test_a_large_C_takes_few_rounds_for_classes(slack, here):
     assert whole.dual_objective_ <= model.primal_objective_ <= 1.011 * whole.primal_objective_
 
 
+def test_newton_steps_over_many_planes_and_weights_take_conjugate_gradients(
+    large, monkeypatch, here
+):
+    taken, inner = [], newton.conjugate_gradients
+
+    def solve(*given):
+        taken.append(inner(*given))
+        return taken[-1]
+
+    monkeypatch.setattr(newton, "conjugate_gradients", solve)
+    monkeypatch.setattr("hingeline.distributed.block.LARGE", 5)
+    monkeypatch.setattr("hingeline.distributed.driver.LARGE", 5)
+    model = fit_blocks(clone(CROWDED).set_params(tol=0.1), crowded(4))
+    assert taken
+    assert model.duality_gap_ <= 0.1 * model.primal_objective_
+    assert model.dual_objective_ <= large.primal_objective_
+    assert large.dual_objective_ <= model.primal_objective_
+
+
 def test_blocks_may_be_lost_between_newton_steps(large, monkeypatch):
     executor = Losing()
     monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: executor)
@@ -329,6 +349,48 @@ def test_blocks_may_be_lost_between_newton_steps(large, monkeypatch):
         other = fit_blocks(CROWDED, crowded(4))
     assert executor.told.count("read") > 2
     assert np.array_equal(other.weights_, large.weights_)
+
+
+def test_blocks_are_told_few_trials_again(large, monkeypatch):
+    """Weights of every trial of a proximal point would take the driver's memory, and all the time
+    that a block which is lost had taken."""
+
+    class Often(Losing):
+        def call(self, method, common, own):
+            asked = method in ("tell_point", "end_point")
+            self.turns = getattr(self, "turns", 0) + asked
+            if asked and self.turns % 6 == 0 and len(own) > 2:
+                self.lose = (self.calls + 1,)
+            return super().call(method, common, own)
+
+    executor, logged, inner = Often(), [], Calls.ask
+
+    def ask(calls, *given, **options):
+        found = inner(calls, *given, **options)
+        logged.append([method for method, *_ in calls.log].count("tell_point"))
+        return found
+
+    monkeypatch.setattr(Calls, "ask", ask)
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: executor)
+    with pytest.warns(UserWarning, match="a worker was lost"):
+        other = fit_blocks(CROWDED, crowded(4))
+    assert np.array_equal(other.weights_, large.weights_)
+    assert executor.told.count("read") > 5
+    assert executor.turns > 40
+    assert max(logged) <= 3 * 4  # in four passes between two states
+
+
+def test_workers_may_be_lost_when_all_is_done(tagger, monkeypatch):
+    class Ending(Here):
+        def call(self, method, *given):
+            if method == "weigh":
+                raise WorkersLost("The Dask scheduler is gone.")
+            return super().call(method, *given)
+
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: Ending(1))
+    model = fit_blocks(TAGGER, notes())
+    assert model.converged_
+    assert np.array_equal(model.weights_, tagger.weights_)
 
 
 def test_a_checkpoint_between_newton_steps_is_taken_up_bit_for_bit(large, tmp_path, here):
@@ -439,6 +501,19 @@ def test_a_checkpoint_is_taken_up_bit_for_bit(tagger, tmp_path, here):
     assert np.array_equal(other.weights_, tagger.weights_)
 
 
+def test_a_checkpoint_of_classes_is_taken_up_bit_for_bit(tmp_path, here):
+    """Whose blocks keep gaps of examples, which those of parts do not."""
+    X, y = digits(120)
+    model = MulticlassSSVM(C=1.0, tol=0.01, random_state=0)
+    whole = fit_blocks(model, cut(X, y, 3))
+    model.set_params(max_iter=whole.n_iter_ - 2, callbacks=Checkpoint(tmp_path / "state", 0.0))
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        fit_blocks(model, cut(X, y, 3))
+    again = Checkpoint(tmp_path / "state", 0.0, resume=True)
+    other = fit_blocks(model.set_params(max_iter=1000, callbacks=again), cut(X, y, 3))
+    assert np.array_equal(other.weights_, whole.weights_)
+
+
 def test_a_checkpoint_of_other_data_is_refused(tmp_path, here):
     path, X, y = tmp_path / "state", *digits(200)
     first = MulticlassSSVM(
@@ -537,6 +612,19 @@ def test_empty_blocks_and_blocks_of_one_class_are_legal(here):
     assert model.score(X, y) > 0.95
 
 
+def test_blocks_in_which_all_is_right_are_legal(here):
+    """They have no part of a sequence that could be decoded or joined."""
+    rng = np.random.default_rng(33)
+    X = [rng.normal(size=(n, 2)) for n in (3, 3, 1, 1)]
+    y = [np.array(own) for own in ([0, 1, 1], [1, 0, 0], [0], [1])]
+    whole = ChainSSVM(C=1.0, tol=1e-5, scale=False).fit(X, y)
+    model = fit_blocks(
+        ChainSSVM(C=1.0, scale=False), [([a], [b]) for a, b in zip(X, y, strict=True)]
+    )
+    assert model.dual_objective_ <= whole.primal_objective_
+    assert whole.dual_objective_ <= model.primal_objective_ <= 1.011 * whole.primal_objective_
+
+
 def test_label_sets_train_in_blocks(here):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 5))
@@ -546,6 +634,41 @@ def test_label_sets_train_in_blocks(here):
     assert model.dual_objective_ <= whole.primal_objective_
     assert model.primal_objective_ >= whole.dual_objective_
     assert (model.predict(X) == whole.predict(X)).mean() > 0.95
+
+
+@pytest.mark.parametrize("kind", ["classes", "sets", "chains", "graphs"])
+def test_C_is_that_of_one_machine_by_default(kind, here):
+    """Also where examples, classes and nodes have weights."""
+    rng = np.random.default_rng(0)
+    if kind == "chains":
+        X, y = ([one for part in of for one in part] for of in zip(*notes(), strict=True))
+        model = ChainSSVM()
+    elif kind == "graphs":
+        X, y = rings()
+        model = GraphSSVM(class_weight={0: 1.0, 1: 3.0}, solver="sdm")
+    else:
+        X, y = digits(60)
+        model = MulticlassSSVM(class_weight="balanced")
+        if kind == "sets":
+            y, model = (rng.random((60, 3)) < 0.5).astype(int), MultilabelSSVM()
+    model.set_params(tol=0.5, random_state=0)
+    weights = rng.integers(0, 4, len(X)) / 2.0
+    whole = clone(model).fit(X, y, sample_weight=weights)
+    other = fit_blocks(model, [(X[k::3], y[k::3], weights[k::3]) for k in range(3)])
+    assert pytest.approx(other.C_, rel=1e-12) == whole.C_
+    assert abs(whole.C_ - clone(model).fit(X, y).C_) > 1e-3 * whole.C_
+    with pytest.raises(ValueError, match="sample_weight is zero everywhere"):
+        fit_blocks(model, [(X, y, 0.0 * weights)])
+
+
+@pytest.mark.parametrize(("size", "C"), [(1e160, 1.0), (1.0, 1e151), (1e200, "scale")])
+def test_what_overflows_is_refused(size, C, here):
+    X, y = digits(60)
+    model = MulticlassSSVM(C=C, scale=False)
+    with pytest.raises(ValueError, match="overflow") as refused:
+        model.fit(size * X, y)
+    with pytest.raises(ValueError, match=str(refused.value)[-30:]):
+        fit_blocks(model, [(size * X, y)])
 
 
 def test_files_are_read_where_they_are_trained_on(tmp_path, here):

@@ -16,6 +16,7 @@ from hingeline import constraints as cs
 from hingeline.baselines import TransductiveSSVM
 from hingeline.constraints.penalties import Penalties
 from hingeline.features import TokenTemplates
+from hingeline.modelfile.files import read_model, write_model
 from hingeline.semisupervised.annealing import choose_by_violations
 
 # isort: split
@@ -308,6 +309,30 @@ def test_files_hold_the_chosen_model_and_the_record(fitted, tmp_path):
     fitted.base_.save(tmp_path / "plain.hinge")
     with pytest.raises(ValueError, match=r"ChainSSVM\.load"):
         SemiSupervisedSSVM.load(tmp_path / "plain.hinge")
+
+
+@pytest.mark.parametrize(
+    ("forged", "words"),
+    [
+        ({"steps": [1]}, "no record"),
+        ({"steps": None}, "no record"),
+        ({"selected": 10**300}, "no record"),
+        ({"selected": 99}, "no record"),
+        ({"rules": [{"kind": "at_most_one_segment", "labels": [{}]}]}, "is no constraint"),
+        ({"rules": [{"kind": "words", "words": [1], "label": ["A"]}]}, "is no constraint"),
+        ({"rules": 5}, "no list of constraints"),
+    ],
+)
+def test_forged_records_are_refused_in_one_sentence(fitted, tmp_path, forged, words):
+    path = tmp_path / "semi.hinge"
+    fitted.save(path)
+    header, arrays = read_model(path)
+    header["metadata"]["semisupervised"] |= forged
+    write_model(path, header, arrays)
+    with pytest.raises(ValueError, match=words) as refused:
+        SemiSupervisedSSVM.load(path)
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("solves", [0, 2])

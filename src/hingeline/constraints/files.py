@@ -88,6 +88,7 @@ def read_rule(stored: Mapping[str, Any]) -> Constraint:
         values = {name: _freeze(value) for name, value in stored.items()}
         rule = _KINDS[values.pop("kind")](*values.pop("labels", ()), **values)
         if isinstance(rule, Constraint):
+            hash(rule)  # labels that are no labels would fail when they are looked up
             return rule
     except (AttributeError, KeyError, TypeError, ValueError):
         pass

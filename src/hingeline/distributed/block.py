@@ -24,6 +24,7 @@ from hingeline.core.formulations import cut_back, make_formulation, total_slack_
 from hingeline.core.loop import identity
 from hingeline.core.primitives import Workers
 from hingeline.distributed.shards import make_shard, read_parts
+from hingeline.estimators.base import refuse_overflow
 from hingeline.solvers.newton import Planes, respond
 
 #: Options of the solver that have no effect in blocks.
@@ -240,6 +241,7 @@ class Block:
         self.order = np.zeros(0, dtype=np.int64)
         self.pending: tuple[Array, ...] = ()
         estimator = self.estimator
+        refuse_overflow(compiled.problem, C * float(self.weights.sum()))
         form = make_formulation(C, estimator.slack, estimator.rescale, self.weights)
         solver_class = estimator._solver_class(compiled)
         given = {**(estimator.solver_options or {}), **estimator._own_options(solver_class)}

@@ -196,6 +196,8 @@ class Apart:
         self.driver, self.kept = driver, False
         told = driver.calls.ask("open_point", (driver._send(), none))
         self.filled = tuple(map(sum, zip(*told, strict=True)))
+        self.first = len(driver.calls.log)
+        self.way: list[Array] = []  # the last two weights that were looked at
 
     def list_starts(self) -> list[Array]:
         return [self.driver.best()[0].copy(), self.driver.w.copy()]
@@ -203,13 +205,20 @@ class Apart:
     def evaluate(self, w: Array, rate: float) -> newton.Told:
         answers = self.driver.calls.ask("tell_point", (None, w, rate, self.kept))
         self.driver.rounds += 1
-        self.kept = False
+        log = self.driver.calls.log  # blocks are told again: the last, and all up to what is kept
+        if self.kept:
+            del log[self.first : -2]
+        elif len(log) > self.first + 1 and not log[-2][1][-1]:
+            del log[-2]
+        self.way, self.kept = [*self.way[-1:], w], False
         told, values, self.curvature = zip(*answers, strict=True)
         self.values = np.sum(values, axis=0)
         value, cost, gain, ridge, image = (np.sum(part, axis=0) for part in zip(*told, strict=True))
         return newton.Told(float(value), float(cost), float(gain), float(ridge), image)
 
     def shorten(self, w: Array, trial: Array) -> float:
+        if self.way[0] is not w:  # the second time: the values are those from the first trial on
+            return 0.5
         norms = [float(v @ v) for v in w + LENGTHS[:, None] * (trial - w)]
         return float(LENGTHS[np.argmin(0.5 * np.array(norms) + self.values)])
 
@@ -512,8 +521,10 @@ class Blocks(CertifiedSolver):
     def findings(self, weights: Array) -> dict[str, float]:
         if self._ended:
             return {}
-        told = self.calls.ask("weigh", log=False)
-        return {"worker_memory_": max(told), "driver_memory_": peak_memory()}
+        with contextlib.suppress(WorkersLost):  # now that all is done
+            told = self.calls.ask("weigh", log=False)
+            return {"worker_memory_": max(told), "driver_memory_": peak_memory()}
+        return {}
 
     # Snapshots.
 

@@ -256,6 +256,9 @@ def _pickle_error(error: Exception) -> bytes:
 
 # Processes of this machine -----------------------------------------------------------------------
 
+#: Threads of linear algebra: more than one in each process would wait for each other, and the sums
+#: of more come out otherwise. Dask sets the same.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 #: How a worker ends that finds itself starting workers, because its script has no main guard.
 _NO_GUARD = 97
 
@@ -282,9 +285,14 @@ class Processes(Executor):
                 # Ctrl-C does not reach processes that begin now; it comes here when they have.
                 held = hasattr(signal, "pthread_sigmask")
                 before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if held else ()
+                known = {name: os.environ[name] for name in _ONE_THREAD if name in os.environ}
+                os.environ.update(_ONE_THREAD)
                 try:
                     process.start()
                 finally:
+                    for name in _ONE_THREAD:
+                        del os.environ[name]
+                    os.environ.update(known)
                     if held:
                         signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 theirs.close()

@@ -8,7 +8,7 @@ sees an example.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +29,7 @@ from hingeline.data.labelled import (
 )
 from hingeline.data.text import open_text
 from hingeline.estimators.allowed import choose_scheme
-from hingeline.estimators.base import choose_scales, no_zeros, scale_C, scale_columns
+from hingeline.estimators.base import choose_scales, no_zeros, scale_C, scale_columns, weigh_rows
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.estimators.custom import SSVM
 from hingeline.estimators.graph import GraphSSVM, check_graphs, choose_edge_scales, stack_features
@@ -178,14 +178,15 @@ class Shard:
     merge: Callable[[Any, list[dict[str, Any]]], tuple[dict[str, Any], list[Any]]]
     pose: Callable[..., tuple[Compiled, Array]]
 
-    def compile(self, estimator: Any, problem: Any) -> Compiled:
-        """The problem for solvers; the sums are kept."""
-        n = len(problem.indptr) - 1
+    def compile(self, estimator: Any, problem: Any, weights: Array) -> tuple[Compiled, Array]:
+        """The problem for solvers, and the weights of its examples; the sums are kept."""
+        rows = weigh_rows(problem, weights)
         with np.errstate(over="ignore"):
-            squares = float(np.square(problem.values, dtype=np.float64).sum())
-        losses = sum_losses(problem)
-        self.sums = squares + (0.0 if estimator.fit_intercept else n), float(n), *losses
-        return cast("Compiled", estimator._compile(problem))
+            squares = np.square(problem.values, dtype=np.float64)
+            total = float((squares * np.repeat(rows, np.diff(problem.indptr))).sum())
+        n, losses = float(rows.sum()), sum_losses(problem, weights)
+        self.sums = total + (0.0 if estimator.fit_intercept else n), n, *losses
+        return estimator._compile(problem), weights
 
 
 def merge_classes(estimator: Any, told: list[dict[str, Any]]) -> dict[str, Any]:
@@ -325,7 +326,7 @@ class Sequences(Shard):
         if estimator.scheme_ is not None:  # each block checks its labels
             choose_scheme(estimator.scheme, estimator.classes_, labels, self.offsets)
         problem = estimator._make(estimator._with_constant(matrix), self.offsets, labels)
-        return self.compile(estimator, problem), self.weights
+        return self.compile(estimator, problem, self.weights)
 
 
 class Rows(Shard):
@@ -356,7 +357,7 @@ class Rows(Shard):
         labels, classes = number_own(estimator, self.y.tolist()), estimator.classes_.tolist()
         by_class = checks.check_class_weight(estimator.class_weight, classes, labels)
         problem = estimator._make(rows, None, labels)
-        return estimator._compile(problem), by_class[labels] * self.weights
+        return self.compile(estimator, problem, by_class[labels] * self.weights)
 
 
 class LabelSets(Shard):
@@ -389,7 +390,7 @@ class LabelSets(Shard):
         wide = scale_columns(estimator, widen(self.matrix, own, estimator.n_features_in_))
         cost = checks.check_loss(estimator.loss, "hamming", 2, vector=True)
         problem = estimator._make(wide, labels, cost, np.ones(len(labels)))
-        return self.compile(estimator, problem), self.weights
+        return self.compile(estimator, problem, self.weights)
 
 
 class Graphs(Shard):
@@ -433,7 +434,7 @@ class Graphs(Shard):
     def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
         numbers = number_own(estimator, [label for one in self.labels for label in one])
         problem = estimator._make(self.graphs, numbers, checks.weigh_costs(estimator, numbers))
-        return self.compile(estimator, problem), self.weights[self.some]
+        return self.compile(estimator, problem, self.weights[self.some])
 
 
 class Own(Shard):
@@ -484,5 +485,6 @@ def choose_C(estimator: Any, sums: list[tuple[float, ...]]) -> float:
         return float(estimator.C)
     squares, count, losses, costly = (sum(one) for one in zip(*sums, strict=True))
     # As if all tokens were one with that norm.
+    require(count, "sample_weight is zero everywhere: nothing is left to train on.")
     row = np.array([np.sqrt(squares / count)])
     return scale_C(row, np.array([0, 1]), True) * (losses / costly if costly else 1.0)

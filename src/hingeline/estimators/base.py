@@ -437,6 +437,14 @@ def no_zeros(sizes: Array) -> Array:
     return np.where((sizes > 0.0) & np.isfinite(sizes), sizes, 1.0)
 
 
+def weigh_rows(problem: Any, weights: Array) -> Array:
+    """The weights of examples for each of their rows of features."""
+    if len(problem.indptr) == len(weights) + 1:
+        return weights
+    starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
+    return np.repeat(weights, np.diff(starts))
+
+
 def scale_C(values: Array, indptr: Array, constant: bool, weights: Any = 1.0) -> float:
     """What ``C="scale"`` stands for; ``constant`` says whether that feature is among the values.
 
@@ -583,10 +591,7 @@ class BaseSSVM:
         """What ``C="scale"`` stands for, where that is the default; else the default."""
         if type(self).C != "scale":
             return cast("float", type(self).C)
-        rows = weights
-        if len(problem.indptr) != len(weights) + 1:  # examples of several rows
-            starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
-            rows = np.repeat(weights, np.diff(starts))
+        rows = weigh_rows(problem, weights)
         by_features = scale_C(problem.values, problem.indptr, bool(self.fit_intercept), rows)
         return by_features * mean_loss(problem, weights)  # which has the unit of the margin
 

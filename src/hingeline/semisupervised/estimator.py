@@ -24,6 +24,7 @@ from hingeline.estimators.base import scale_C
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.features import input as reading
 from hingeline.features.tables import TokenTable
+from hingeline.modelfile.estimators import load
 from hingeline.semisupervised import annealing
 from hingeline.semisupervised.annealing import AnnealingStep, ConstrainedLabels
 
@@ -501,8 +502,9 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     @classmethod
     def load(cls, path: Any) -> Any:
         """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only."""
-        what, found = "no record of a semi-supervised fit", cls.around(ChainSSVM.load(path))
-        require(found, f"{path} holds {what}: load it with ChainSSVM.load.")
+        found, what = load(path), "no record of a semi-supervised fit"
+        how = f"load it with {type(found).__name__}.load"
+        require(isinstance(found, cls), f"{path} holds {what}: {how}.")
         return found
 
     @classmethod
@@ -519,7 +521,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             chosen = int(record["selected"])
             steps[chosen]
             weights, words = str(record["weights"]), bool(record["words"])
-        except (TypeError, KeyError, ValueError, IndexError):
+        except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError):
             return None
         found = cls(base=clone(model), constraints=rules, weights=weights)
         found.constraints_, found._words_given = rules, words

@@ -431,7 +431,7 @@ class SDMInParts(PlaneSolver):
     def admit(self) -> Array:
         if not self._crowded:
             return super().admit()
-        late = np.concatenate(self.late)
+        late = np.concatenate([self.active[:0], *self.late])  # none where all is right
         self.make_room()
         return self._parts_of(late)
 
