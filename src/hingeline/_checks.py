@@ -43,8 +43,19 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
 
 
 def is_list(value: Any) -> bool:
-    """Whether a value is a sequence and not a text or a mapping."""
-    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
+    """Whether a value is a sequence, not a text, a mapping or an array without dimensions."""
+    plain = hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
+    return plain and getattr(value, "ndim", 1) > 0
+
+
+def is_missing(label: Any) -> bool:
+    """Whether a label is None, NaN or of their kind."""
+    try:
+        return label is None or bool(label != label)
+    except ValueError:  # an array
+        return False
+    except TypeError:  # pandas.NA, which compares to nothing
+        return True
 
 
 def warn(text: str, kind: type[Warning] = UserWarning) -> None:
@@ -277,7 +288,9 @@ def number_classes(y: Array) -> tuple[Array, Array]:
         known = np.bincount(places) > 0
         places = places if known.all() else (np.cumsum(known) - 1)[places]
         return (np.flatnonzero(known) + least).astype(y.dtype), places
-    return np.unique(y, return_inverse=True)
+    how = "; give texts or numbers, not both."
+    with retell("y holds labels without an order: ", how, TypeError, error=TypeError):
+        return np.unique(y, return_inverse=True)
 
 
 def as_csr(matrix: Any) -> sp.csr_matrix:
@@ -334,9 +347,9 @@ def refuse_text(X: Any) -> None:
 
 def refuse_none(y: Any) -> None:
     """Refuse labels that are missing."""
-    for i, label in enumerate(y if isinstance(y, (list, tuple)) else ()):
-        if label is None:
-            raise ValueError(f"y[{i}] is None: every example needs a label.")
+    if isinstance(y, (list, tuple)) or getattr(getattr(y, "dtype", None), "kind", "") == "O":
+        for i, label in enumerate(y):
+            require(not is_missing(label), f"y[{i}] is {label!r}: every example needs a label.")
 
 
 def available_memory() -> float:

@@ -197,3 +197,13 @@ def test_the_runner_up_is_valid_in_the_scheme():
     margins = model.predict_margin(X)
     for x, margin in zip(X, margins, strict=True):
         np.testing.assert_allclose(explain(model, x).margin, margin, atol=1e-9)
+
+
+def test_rows_of_a_frame():
+    pd = pytest.importorskip("pandas")
+    X, y = random_multiclass(np.random.default_rng(0), 20, D, L)
+    frame = pd.DataFrame(np.asarray(X), columns=[f"c{k}" for k in range(np.shape(X)[1])])
+    model = MulticlassSSVM(random_state=0).fit(frame, y)
+    for index in (0, 3, -1):
+        told = explain(model, frame, index=index)
+        assert told.score == pytest.approx(explain(model, np.asarray(X)[index]).score)

@@ -328,6 +328,9 @@ class TableModel:
 
     def _check_rows(self, X: Any, *y: Any, **how: Any) -> Any:
         """Input as arrays, X dense or CSR."""
+        if y:  # to be learnt from
+            checks.refuse_text(X)
+            checks.refuse_none(y[0])
         types = [np.float64, np.float32]
         if how.get("reset", True) and y and is_plain(X, y[0]):
             # What scikit-learn would find after half a millisecond: nothing to convert or refuse.
@@ -347,20 +350,24 @@ class TableModel:
         return tags
 
 
-def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
-    """X with columns scaled as the model does it, if it does; the ``first`` X tells it how."""
+def scale_columns(model: Any, X: Any, weights: Array | None = None) -> Any:
+    """X with columns scaled as the model does it, if it does.
+
+    With ``weights`` of its rows X tells how: those that weigh something.
+    """
     named = getattr(model, "encoder_", None) is not None
-    if first:
+    if weights is not None:
         dense = not sp.issparse(X)
         for name in SCALING:
             vars(model).pop(name, None)
-        if named and model._wants_scale(True) and (X.data != 1.0).any():
-            vars(model).update(choose_scales(model, *measure_named(X)))
-        elif model._wants_scale(dense) and dense:
-            vars(model).update(choose_scales(model, *measure_columns(X)))
-        elif model._wants_scale(dense):
-            model.feature_means_ = np.zeros(X.shape[1])
-            model.feature_scales_ = no_zeros(abs(X).max(axis=0).toarray().ravel())
+        if model._wants_scale(dense or named):
+            known = X if weights.all() else X[np.flatnonzero(weights)]
+            if dense or (named and (known.data != 1.0).any()):
+                measure = measure_columns if dense else measure_named
+                vars(model).update(choose_scales(model, *measure(known)))
+            elif not named:
+                model.feature_means_ = np.zeros(X.shape[1])
+                model.feature_scales_ = no_zeros(abs(known).max(axis=0).toarray().ravel())
     if SCALING[0] not in vars(model):
         return X
     more = (0, X.shape[1] - len(model.feature_means_))  # columns that came later

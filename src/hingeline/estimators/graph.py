@@ -349,7 +349,7 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
     """
     one = isinstance(X, Graph)
     checks.require(not one, "X is one Graph: pass a list of graphs, [graph].", TypeError)
-    fine = isinstance(X, (Sequence, np.ndarray)) and not isinstance(X, (str, bytes))
+    fine = isinstance(X, (Sequence, np.ndarray)) and checks.is_list(X)
     checks.require(fine, f"X must be a list of hingeline.Graph, got {type(X).__name__}.", TypeError)
     checks.require(len(X) > 0, "X is empty: there are no graphs.")
     kinds = zip(("node", "edge"), fitted, strict=False)
@@ -458,9 +458,10 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         flat = [label for own in labels for label in own]
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
-        nodes, dense, edges = stack_features(graphs)
+        counted = [x for x, weight in zip(graphs, weights, strict=True) if weight]
+        nodes, dense, edges = stack_features(counted)
         dense = dense and self._wants_scale(True)
-        scale_columns(self, nodes.toarray() if dense else nodes, first=True)
+        scale_columns(self, nodes.toarray() if dense else nodes, np.ones(nodes.shape[0]))
         self.__dict__.pop("edge_feature_scales_", None)
         if edges.size and self._wants_scale(True):
             self.__dict__.update(choose_edge_scales(self, *measure_columns(edges)))

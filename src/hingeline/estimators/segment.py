@@ -214,7 +214,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
             Multiplies a sequence's slack; 0 drops it.
         """
         self.check_parameters()
-        matrix, offsets = self._learn_tokens(X, lengths)
+        matrix, offsets, weights = self._learn_tokens(X, lengths, sample_weight)
         self.scheme_, first, stop, kinds = self._read_outputs(y, offsets, lengths)
         every = kinds if int((stop - first).sum()) == offsets[-1] else [*kinds, OUTSIDE]
         self.classes_, index = reading.find_classes(every)
@@ -231,7 +231,6 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
             segments = self.segment_encoder_.fit_transform(X, spans)
         counted = kind if self.loss == "spans" else labels >> (2 * bits)
         weight = checks.check_class_weight(self.class_weight, self.classes_.tolist(), counted)
-        weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
         examples = self._with_constant(matrix), offsets, labels
         self._fit_problem(self._pose(examples, segments, weight, 512.0), weights)
         return self

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, is_list, require, require_type
 from hingeline.features.tables import TokenTable
 
 #: The first-order set of McDonald, Crammer and Pereira (2005), with both tags of CoNLL-U.
@@ -132,10 +132,12 @@ class ArcFeatures(BaseEstimator):
         if isinstance(X, TokenTable):
             table = X
         else:
-            if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__len__"):
-                raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
+            listed = is_list(X) and hasattr(X, "__len__")
+            require_type(listed, "X", "a list of sentences", X)
             alone = isinstance(next(iter(X), None), Mapping)
             require(not alone, "X[0] is a word, not a sentence: pass [X] for one sentence.")
+            for i, sentence in enumerate(X):
+                require_type(is_list(sentence), f"X[{i}]", "a list of words", sentence)
             first = next((word for sentence in X for word in sentence), None)
             names = ("form",) if isinstance(first, str) else tuple(self.columns)
             if isinstance(first, Mapping):

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, is_list, numeric_matrix, require, require_type
+from hingeline._checks import Array, is_list, is_missing, numeric_matrix, require, require_type
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.features.tables import SparseSequences, TokenTable
 
@@ -53,7 +53,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         one = "sparse matrix" if sp.issparse(X) else "two-dimensional array"
         what = f"X is one {one}: pass lengths= to say where its sequences end, or a list of"
         raise ValueError(f"{what} {'matrices' if sp.issparse(X) else 'arrays'}, one per sequence.")
-    if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__len__"):
+    if not (is_list(X) and hasattr(X, "__len__")):
         how = ": pass list(X)" if hasattr(X, "__next__") else ""
         raise TypeError(f"X must be a list of sequences, got {type(X).__name__}{how}.")
     require(len(X) != 0, "X is empty: there are no sequences.")
@@ -62,8 +62,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         return at_once
     parts: list[Any] = []
     for i, x in enumerate(X):
-        nothing = not sp.issparse(x) and hasattr(x, "__len__") and len(x) == 0
-        part = None if nothing else numeric_matrix(x, f"X[{i}]")
+        part = None if _is_empty(x) else numeric_matrix(x, f"X[{i}]")
         if part is None or part.shape[0] == 0:
             raise ValueError(f"X[{i}] is an empty sequence: drop it.")
         if parts and part.shape[1] != parts[0].shape[1]:
@@ -73,6 +72,11 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
     offsets = np.cumsum([0, *(part.shape[0] for part in parts)])
     dtype = np.result_type(*{part.dtype for part in parts})
     return sp.vstack(parts, format="csr", dtype=dtype), offsets
+
+
+def _is_empty(x: Any) -> bool:
+    """Whether a sequence has no tokens; matrices tell it otherwise."""
+    return isinstance(x, (list, tuple, np.ndarray)) and is_list(x) and len(x) == 0
 
 
 def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
@@ -187,10 +191,10 @@ def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array
         how = "labels are text or numbers, y[i][t] that of token t of X[i]"
         raise TypeError(f"y holds a label that is not hashable ({error}): {how}.") from None
     for label in distinct:
-        if label is None or (isinstance(label, float) and label != label):
+        if is_missing(label):
             where = "y holds"
             if offsets is not None:
-                at = next(t for t, other in enumerate(labels) if other is label or other != other)
+                at = next(t for t, other in enumerate(labels) if is_missing(other))
                 i = int(np.searchsorted(offsets, at, side="right")) - 1
                 where = f"y[{i}][{at - int(offsets[i])}] is"
             raise ValueError(f"{where} {label!r}: every token needs a label.")
@@ -251,8 +255,7 @@ def find_empty(X: Any, lengths: Any) -> set[int] | None:
     """Numbers of the sequences without tokens in a list of sequences; None where all have some."""
     if lengths is not None or not isinstance(X, (list, tuple)) or (X and {*map(type, X)} <= _CSR):
         return None
-    kinds = list, tuple, np.ndarray
-    found = {i for i, x in enumerate(X) if isinstance(x, kinds) and not len(x)}
+    found = {i for i, x in enumerate(X) if _is_empty(x)}
     return found if found or not X else None
 
 
@@ -330,9 +333,7 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
         return None
     sentences = [X] if lengths is not None else X
     for sentence in sentences:
-        if sp.issparse(sentence) or not hasattr(sentence, "__iter__"):
-            return None
-        if isinstance(sentence, (str, bytes, Mapping)):
+        if sp.issparse(sentence) or not is_list(sentence) or isinstance(sentence, Mapping):
             return None  # not a list of tokens; the check of sequences says so
         for token in sentence:
             if isinstance(token, str):

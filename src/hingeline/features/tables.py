@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, is_list, is_missing, require
 
 
 def choose(offsets: Array, which: Any) -> tuple[Array, Array]:
@@ -85,9 +85,11 @@ class SparseSequences(_Cut):
     def __init__(self, matrix: sp.csr_matrix, offsets: Any) -> None:
         self.matrix = matrix if isinstance(matrix, sp.csr_matrix) else sp.csr_matrix(matrix)
         self.offsets = np.asarray(offsets, dtype=np.int64)
-        if self.offsets[0] != 0 or self.offsets[-1] != self.matrix.shape[0]:
-            what = f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, but the matrix has"
-            raise ValueError(f"{what} {self.matrix.shape[0]} rows: they must run from 0 to that.")
+        n, fine = self.matrix.shape[0], self.offsets.ndim == 1 and len(self.offsets) > 0
+        fine = fine and self.offsets[0] == 0 and self.offsets[-1] == n
+        what = f"offsets are {self.offsets!r:.60}, but the matrix has {n} rows"
+        rises = fine and (np.diff(self.offsets) >= 0).all()
+        require(rises, f"{what}: they must rise from 0 to that.")
 
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, (int, np.integer)):
@@ -187,9 +189,10 @@ class TokenTable(_Cut):
         rows: list[tuple[str, ...]] = []
         offsets = [0]
         for i, sentence in enumerate(sentences):
-            if isinstance(sentence, str):
-                raise TypeError(f"sentence {i} is one string: pass a list of tokens.")
-            rows.extend((t,) if isinstance(t, str) else tuple(t) for t in sentence)
+            what = "one string" if isinstance(sentence, str) else f"{sentence!r:.40}"
+            require(is_list(sentence), f"sentence {i} is {what}: pass a list of tokens.", TypeError)
+            for t in sentence:
+                rows.append(t if type(t) is tuple else tuple(t) if is_list(t) else (t,))
             offsets.append(len(rows))
         width = len(rows[0]) if rows else len(names or ())
         for t, row in enumerate(rows):
@@ -418,7 +421,7 @@ def _gather(groups: Array) -> tuple[Array, Array]:
     index: dict[Any, int] = {}
     keys = groups.tolist()
     for row, key in enumerate(keys):
-        if key is None or key != key:
+        if is_missing(key):
             raise ValueError(f"row {row} has no group: every token belongs to a sentence.")
         index.setdefault(key, len(index))
     numbers = np.fromiter(map(index.__getitem__, keys), dtype=np.int64, count=len(keys))

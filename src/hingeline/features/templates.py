@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, require, require_type, retell
+from hingeline._checks import Array, is_list, require, require_type, retell
 from hingeline.features.input import Encoder, get_meta
 from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
 from hingeline.features.vocabulary import Hasher, Vocabulary
@@ -540,7 +540,7 @@ def as_table(X: Any) -> TokenTable:
         return X
     if hasattr(X, "columns") and not isinstance(X, Mapping):
         raise TypeError("X is a frame: cut it into sentences with hingeline.features.from_frame.")
-    fine = hasattr(X, "__len__") and not isinstance(X, (str, bytes, Mapping))
+    fine = hasattr(X, "__len__") and is_list(X) and not isinstance(X, Mapping)
     require_type(fine, "X", "a list of sentences", X)
     texts = (isinstance(x, np.ndarray) and x.ndim and x.dtype.kind in "OU" for x in X)
     X = [x.tolist() if text else x for x, text in zip(X, texts, strict=True)]

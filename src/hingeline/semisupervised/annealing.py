@@ -502,7 +502,7 @@ class Annealing:
             rounds += 1
             switches += switched
             result = self._solve(C_u, labels, WAY_TOL)
-            if settings.verbose >= 2:
+            if (settings.verbose or 0) >= 2:
                 told = f"  alternation {rounds}: {100 * changed:.2f} % of tokens relabelled in"
                 n = len(self._solver.changed)
                 print(f"{told} {n} sequences, {switched} switches", file=sys.stderr)

@@ -17,7 +17,7 @@ from hingeline.constraints.base import InstanceConstraint
 from hingeline.constraints.files import read_rule, write_rule
 from hingeline.constraints.penalties import Penalties, as_constraints, learn_constraints
 from hingeline.core.blocks import spread
-from hingeline.core.primitives import Workers
+from hingeline.core.primitives import Workers, mean_loss
 from hingeline.core.results import list_rows
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.base import scale_C
@@ -73,13 +73,11 @@ def prepare(
     model: Any, X: Any, y: Any, lengths: Any, sample_weight: Any, words: Any, classes: Any
 ) -> PartlyLabelled:
     """Fit the model's encoder on all sequences, find the classes, and put labelled ones first."""
-    matrix, offsets = model._learn_tokens(X, lengths)
+    matrix, offsets, _ = model._learn_tokens(X, lengths)
     known, flat = split_labels(y, offsets, lengths)
     require(flat, "y is None for all sequences: at least one must be labelled to begin from.")
     order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
     first = int(known.sum())
-    if model.C == "scale":
-        model.C = scale_C(matrix.data, matrix.indptr, False)
     model.n_features_in_ = matrix.shape[1]
     declared = [] if classes is None else reading.plain_labels(classes)
     model.classes_, index = reading.find_classes([*declared, *flat])
@@ -87,9 +85,17 @@ def prepare(
     sizes = np.diff(offsets)[order]
     rows, inner = spread(offsets[:-1][order], sizes), np.cumsum([0, *sizes], dtype=np.int64)
     model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
-    weights = checks.check_sample_weight(sample_weight, len(known))[order[:first]]
+    given = checks.check_sample_weight(sample_weight, len(known))
+    weights = given[order[:first]]
+    text = "sample_weight is zero for all sequences with labels: nothing is left to begin from."
+    require(weights.any(), text)
     seen = find_words(X, words, order, offsets)
-    return PartlyLabelled(model, order, first, matrix[rows], inner, labels, weights, seen)
+    data = PartlyLabelled(model, order, first, matrix[rows], inner, labels, weights, seen)
+    if model.C == "scale":  # sequences without labels count as they are
+        each = np.repeat(np.where(known, given, 1.0), np.diff(offsets))
+        model.C = scale_C(matrix.data, matrix.indptr, False, each)
+        model.C *= mean_loss(data.make_problem(0, first), weights)
+    return data
 
 
 def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]]:
@@ -344,7 +350,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     max_alternations: int = 2
     label_tol: float = 1e-3
     random_state: Any = None
-    verbose: int = 0
+    verbose: int | None = 0
 
     def _check(self, model: Any, dev: Any) -> None:
         check_margin_base(model)
@@ -401,7 +407,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             rng = np.random.default_rng(seed)
             search = annealing.Annealing(self, data, penalties, workers, rng, dev)
             path, chosen = search.run(schedule, choices[select])
-        if select == "violations" and chosen == 0 and not self.constraints_ and schedule != ():
+        idle = select == "violations" and chosen == 0 and not self.constraints_
+        if idle and data.first < data.n:
             what = "without constraints nothing tells whether unlabelled sequences helped, and"
             how = "give constraints, dev=(X, y), or select='last'"
             warn(f"{what} the weights are those of the labelled ones alone: {how}.")
