@@ -170,7 +170,7 @@ def test_multiclass_example():
 
 def test_bad_input_is_named(fitted):
     model, X = fitted
-    with pytest.raises(ValueError, match=f"x has 2 features, but ChainSSVM was fitted with {D}"):
+    with pytest.raises(ValueError, match=f"X has 2 features, but ChainSSVM was fitted with {D}"):
         explain(model, np.ones((3, 2)))
     with pytest.raises(ValueError, match="against has 1 labels, but x has"):
         explain(model, X[0], against=["A"])

@@ -29,7 +29,7 @@ from hingeline.data.labelled import (
 )
 from hingeline.data.text import open_text
 from hingeline.estimators.allowed import choose_scheme
-from hingeline.estimators.base import choose_scales, no_zeros, scale_C, scale_columns
+from hingeline.estimators.base import scale_C
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.estimators.custom import SSVM
 from hingeline.estimators.graph import GraphSSVM, check_graphs, choose_edge_scales, stack_features
@@ -46,7 +46,14 @@ from hingeline.features.input import (
     stack_labels,
     stack_sequences,
 )
-from hingeline.features.tables import SparseSequences, TokenTable, renumber
+from hingeline.features.tables import (
+    SparseSequences,
+    TokenTable,
+    choose_scales,
+    no_zeros,
+    renumber,
+    scale_columns,
+)
 
 
 class FilePart(NamedTuple):

@@ -19,9 +19,9 @@ from hingeline.core.loop import Reporter
 from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators import allowed as masks
 from hingeline.estimators import base
-from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, scale_columns, share_docs
+from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.features import input as reading
-from hingeline.features.tables import Labels, TokenTable
+from hingeline.features.tables import Labels, TokenTable, scale_columns
 from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem

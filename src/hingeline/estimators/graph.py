@@ -16,16 +16,9 @@ from hingeline._checks import Array
 from hingeline.core import registry
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
-from hingeline.estimators.base import (
-    BaseModel,
-    BaseSSVM,
-    choose_scales,
-    measure_columns,
-    scale_columns,
-    share_docs,
-)
+from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.input import find_classes, number_labels, stack_labels, stack_sequences
-from hingeline.features.tables import Labels
+from hingeline.features.tables import Labels, choose_scales, measure_columns, scale_columns
 from hingeline.inference.factor_graph import join, make_topology, starts_of
 from hingeline.inference.map import INFERENCE, map_milp
 from hingeline.structures import graph, graph_blocks

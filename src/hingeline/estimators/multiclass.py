@@ -13,14 +13,8 @@ from sklearn.utils.validation import _num_features
 from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Layout
-from hingeline.estimators.base import (
-    BaseModel,
-    BaseSSVM,
-    Streams,
-    TableModel,
-    scale_columns,
-    share_docs,
-)
+from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, TableModel, share_docs
+from hingeline.features.tables import scale_columns
 from hingeline.structures import multiclass
 
 

@@ -15,8 +15,9 @@ from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
-from hingeline.estimators.base import BaseModel, BaseSSVM, TableModel, scale_columns, share_docs
+from hingeline.estimators.base import BaseModel, BaseSSVM, TableModel, share_docs
 from hingeline.estimators.graph import GraphModel, check_pairs
+from hingeline.features.tables import scale_columns
 from hingeline.inference.factor_graph import are_forests, join, make_topology
 from hingeline.inference.map import INFERENCE
 from hingeline.structures.graph_blocks import GraphProblem, layout, make_problem

@@ -12,11 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, as_csr, numeric_matrix, positive, require
+from hingeline._checks import Array, as_csr, positive, require
 from hingeline.core.results import Rows, align
 from hingeline.data.text import atomic_text
-from hingeline.estimators.base import scale_columns
-from hingeline.features.input import known_tokens, plain_labels
+from hingeline.features.input import plain_labels
 
 Index = int | None
 Names = Sequence[str] | None  # of features
@@ -350,9 +349,15 @@ def explain(
         return Explanation(best, rival, score, its_score, _rank(differences))
     blocks = read_blocks(model)
     names = find_names(model, feature_names)
-    if not blocks.is_chain and index is None:
-        one = x if sp.issparse(x) else np.atleast_2d(x)
-    matrix, chosen = _encode(model, one, blocks)
+    if blocks.is_chain:
+        matrix = model._read_tokens(one, None)[0].astype(np.float64)
+    else:
+        one = one if index is not None else x if sp.issparse(x) else np.atleast_2d(x)
+        matrix = as_csr(model._new_rows(one)).astype(np.float64)
+        n_rows = matrix.shape[0]
+        require(n_rows == 1, f"x has {n_rows} rows: pass one example, or index=.")
+    predicted = plain_labels(model.predict(one)[0 if blocks.is_chain else slice(None)])
+    chosen = [blocks.labels.index(label) for label in predicted]
     used = np.unique(matrix.indices)  # only the columns that occur
     emissions = np.asarray(matrix[:, used] @ blocks.features[:, used].T) + blocks.constant
     if against is None:
@@ -372,22 +377,6 @@ Differences = Iterable[tuple[int, str, str, str, str, float, float]]
 def _rank(differences: Differences) -> list[Contribution]:
     rows = [Contribution(*row, row[5] * row[6]) for row in differences if row[5] * row[6] != 0.0]
     return sorted(rows, key=lambda row: (-abs(row.contribution), row.position))
-
-
-def _encode(model: Any, one: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:
-    """One sequence, or one row, as CSR rows, and its predicted labels by number."""
-    if blocks.is_chain:
-        matrix, _ = known_tokens(getattr(model, "encoder_", None), one, None)
-    else:
-        matrix = numeric_matrix(one, "x")
-        n_rows = matrix.shape[0]
-        require(n_rows == 1, f"x has {n_rows} rows: pass one example, or index=.")
-    given, known = matrix.shape[1], blocks.features.shape[1]
-    text = f"x has {given} features, but {type(model).__name__} was fitted with {known}."
-    require(given == known, text)
-    predicted = model.predict(one)[0] if blocks.is_chain else model.predict(matrix)
-    numbers = [blocks.labels.index(label) for label in plain_labels(predicted)]
-    return as_csr(scale_columns(model, matrix)).astype(np.float64), numbers
 
 
 def _numbers(against: Any, blocks: Blocks, length: int) -> list[int]:
