@@ -207,11 +207,8 @@ def check_loss(loss: Any, default: str, labels: Any, *, vector: bool, whole: str
         return float(loss[0]) * check_loss(loss[1], default, labels, vector=vector, whole=whole)
     if hasattr(loss, "to_matrix") and not isinstance(labels, int):
         loss = loss.to_matrix(labels)
-    try:
-        costs = np.asarray(loss, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        known = f"{default!r}, a cost matrix or (scale, loss)"
-        raise TypeError(f"loss must be {known}, got {loss!r}.") from error
+    known = f"{default!r}, a cost matrix or (scale, loss)"
+    costs = as_floats(loss, f"loss must be {known}, got {loss!r}.")
     if vector and costs.shape == (n_labels,):
         costs = costs[:, None] * plain
     what = f"loss has shape {costs.shape}, but there are {n_labels} classes"
@@ -262,12 +259,17 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
     return weights
 
 
+def as_floats(values: Any, message: str) -> Array:
+    """Values as an array of float64; a TypeError with this message where they are no numbers."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(message) from error
+
+
 def as_weights(name: str, values: Any, n: int, member: str) -> Array:
     """Finite weights ≥ 0, one for each of n members."""
-    try:
-        weights = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numbers, one per {member}.") from error
+    weights = as_floats(values, f"{name} must be numbers, one per {member}.")
     what = f"{name} has shape {weights.shape}, but there are {n} {member}s"
     require(weights.shape == (n,), f"{what}: give one weight per {member}.")
     require(np.isfinite(weights).all() and (weights >= 0).all(), f"{name} must be finite and ≥ 0.")

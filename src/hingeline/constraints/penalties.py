@@ -224,8 +224,7 @@ class Penalties:
                 f"constraints name labels that are not among the classes: {names}; they are left "
                 "out. Check the spelling, or pass unknown='ignore'."
             )
-            if unknown == "error":
-                raise ValueError(text)
+            require(unknown != "error", text)
             warn(text)
         self.compiled = builder.finish()
 

@@ -192,12 +192,10 @@ class ChainModel:
             ``{position: label or labels}``. Also one boolean array (all tokens, labels).
         """
         check_is_fitted(self, "weights_")
-        empty = reading.find_empty(X, lengths)
-        if empty is not None:
-            rest = [i for i in range(len(X)) if i not in empty]
-            known = None if allowed is None else [allowed[i] for i in rest]
-            others = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())
-            return Labels(self.classes_[:0] if i in empty else next(others) for i in range(len(X)))
+        again, nothing = (lambda X, own: self.predict(X, None, own)), self.classes_[:0]
+        found = reading.skip_empty(X, lengths, again, nothing, allowed)
+        if found is not None:
+            return found
         problem = self._prepare(X, lengths, allowed)
         labels = self.classes_[self._decode(problem)]
         found = [labels[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]
@@ -464,10 +462,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         matrix, offsets = self._read_tokens(X, lengths)
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = reading.stack_labels(y, offsets, lengths)
-        for label in filter(lambda label: label not in index, flat):
-            what = f"y holds {label!r}, which is not among classes_"
-            raise ValueError(f"{what}: leave its sequence out.")
-        labels = reading.number_labels(flat, index)
+        labels = reading.number_labels(flat, index, "leave its sequence out")
         known = self.classes_, labels, offsets
         masks.choose_scheme(self.scheme and self.scheme_, *known)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)

@@ -52,10 +52,7 @@ def parse_best(
             counts[i] = find_best_trees(table, problem.projective == 1, rows, values[i])
 
 
-@kernel
-def find_places(problem: DependencyProblem, i: int, m: int, h: int, places: Array) -> int:
-    """Where the weights of an arc lie; see :func:`hingeline.structures.dependency.list_arc`."""
-    return dependency.list_arc(problem, i, m, h, places)
+find_places = kernel(dependency.list_arc)  # where the weights of an arc lie
 
 
 class ArcWeight(NamedTuple):

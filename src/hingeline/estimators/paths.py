@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
-from hingeline._checks import Array, positive, require, warn
+from hingeline._checks import Array, as_floats, draw_seed, positive, require, warn
 from hingeline.core.blocks import WorkingSet
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Compiled, Workers
@@ -205,7 +204,7 @@ class HeldOut:
         active = np.flatnonzero(weights > 0.0)
         what = f"{name}='auto' holds out one example in {FIFTH}, and there are only"
         require(len(active) >= 2 * FIFTH, f"{what} {len(active)}: give {name} as a number.")
-        seed = check_random_state(estimator.random_state).randint(2**31 - 1)
+        seed = draw_seed(estimator.random_state)
         self.held = np.zeros(len(weights), dtype=bool)
         self.held[np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]] = True
         self.rest = np.where(self.held, 0.0, weights)
@@ -372,12 +371,9 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
 
 def _check_values(name: str, values: Any) -> Array:
     """Positive numbers, sorted."""
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numbers, got {values!r:.60}.") from error
-    if numbers.ndim != 1 or len(numbers) == 0:
-        raise ValueError(f"{name} must be a sequence of numbers, got {values!r:.60}.")
+    numbers = as_floats(values, f"{name} must be numbers, got {values!r:.60}.")
+    fine = numbers.ndim == 1 and len(numbers)
+    require(fine, f"{name} must be a sequence of numbers, got {values!r:.60}.")
     for value in numbers.tolist():
         positive(name, value)
     return np.unique(numbers)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -313,13 +314,9 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
     def _find(self, X: Any, lengths: Any) -> tuple[list[list[Span]], Array]:
         """Spans of every sequence, and where sequences begin; those without tokens have none."""
         check_is_fitted(self, "weights_")
-        empty = reading.find_empty(X, lengths)
-        if empty is not None:
-            rest = [x for i, x in enumerate(X) if i not in empty]
-            others = iter(self._find(rest, None)[0] if rest else ())
-            sizes = [0 if i in empty else len(x) for i, x in enumerate(X)]
-            found = [[] if i in empty else next(others) for i in range(len(X))]
-            return found, np.cumsum([0, *sizes])
+        found = reading.skip_empty(X, lengths, lambda X: self._find(X, None)[0], [])
+        if found is not None:
+            return found, np.cumsum([0, *(x.shape[0] if sp.issparse(x) else len(x) for x in X)])
         problem = self._prepare(X, lengths)
         numbers = np.empty(problem.offsets[-1], dtype=np.int32)
         self._over(segment.decode_all, problem, numbers)

@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, is_list, is_missing, numeric_matrix, require, require_type
 from hingeline._files import pack_texts, unpack_texts
-from hingeline.features.tables import SparseSequences, TokenTable
+from hingeline.features.tables import Labels, SparseSequences, TokenTable
 
 _CSR = {sp.csr_matrix, sp.csr_array}
+_DECLARE = "pass all labels as classes= at the first call"
 
 
 def check_lengths(lengths: Any, n_tokens: int) -> Array:
@@ -207,13 +208,13 @@ def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array
     return classes, {label: k for k, label in enumerate(distinct)}
 
 
-def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
-    """The numbers of labels; a ``ValueError`` names one that has none."""
+def number_labels(labels: list[Any], index: dict[Any, int], how: str = _DECLARE) -> Array:
+    """The numbers of labels; a ``ValueError`` names one that has none, and ``how`` to go on."""
     try:
         return np.fromiter(map(index.__getitem__, labels), dtype=np.int32, count=len(labels))
     except KeyError as error:
         what = f"y holds {error.args[0]!r}, which is not among classes_"
-        raise ValueError(f"{what}: pass all labels as classes= at the first call.") from None
+        raise ValueError(f"{what}: {how}.") from None
 
 
 def _plain(X: Any, lengths: Any = None) -> Any:
@@ -257,6 +258,21 @@ def find_empty(X: Any, lengths: Any) -> set[int] | None:
         return None
     found = {i for i, x in enumerate(X) if _is_empty(x)}
     return found if found or not X else None
+
+
+def skip_empty(X: Any, lengths: Any, find: Any, nothing: Any, *more: Any) -> Any:
+    """What ``find`` gives for the sequences with tokens, and ``nothing`` for each without.
+
+    ``more`` are lists with an entry for each sequence, or None; ``find`` is given what belongs to
+    the others. None where all sequences have tokens: nothing was looked for then.
+    """
+    empty = find_empty(X, lengths)
+    if empty is None:
+        return None
+    rest = [i for i in range(len(X)) if i not in empty]
+    parts = [part if part is None else [part[i] for i in rest] for part in (X, *more)]
+    others = iter(find(*parts) if rest else ())
+    return Labels(nothing if i in empty else next(others) for i in range(len(X)))
 
 
 def is_dense(X: Any) -> bool:

@@ -242,7 +242,14 @@ def label_under(
     words: Any = None,
 ) -> list[Array]:
     """Labels of the highest score minus penalty; see :meth:`SemiSupervisedSSVM.predict`."""
-    rules = [rule for rule in rules if isinstance(rule, InstanceConstraint)]
+    rules, nothing = [r for r in rules if isinstance(r, InstanceConstraint)], model.classes_[:0]
+
+    def again(X: Any, *own: Any) -> list[Array]:
+        return label_under(model, rules, X, None, *own)
+
+    found = reading.skip_empty(X, lengths, again, nothing, allowed, words)
+    if found is not None:
+        return found
     problem = model._prepare(X, lengths, allowed)
     seen = find_words(X, words, np.arange(len(problem.offsets) - 1), problem.offsets)
     penalties = Penalties(rules, seen, model.classes_.tolist(), unknown="ignore")
@@ -471,15 +478,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if constrained is None:
             blind = words is None and self._words_given
             constrained = self.weights == "learned" and not blind
-        empty = reading.find_empty(X, lengths)
-        if not (rules and constrained) or (empty is not None and len(empty) == len(X)):
+        if not (rules and constrained):
             return self.base_.predict(X, lengths, allowed)
-        if empty is not None:
-            rest = [i for i in range(len(X)) if i not in empty]
-            kept = [None if part is None else [part[i] for i in rest] for part in (allowed, words)]
-            new = [X[i] for i in rest]
-            others = iter(self.predict(new, None, kept[0], constrained=True, words=kept[1]))
-            return [self.classes_[:0] if i in empty else next(others) for i in range(len(X))]
         return label_under(self.base_, rules, X, lengths, allowed, words)
 
     def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
