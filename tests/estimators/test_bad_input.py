@@ -580,6 +580,7 @@ def test_compiled_structures_want_arrays(compiled_chain: Any) -> None:
 
 POINT = np.array(1.0)
 WORDS = [[{"form": "dogs"}, {"form": "bark"}]]
+TAGGER = lambda: ChainSSVM(tol=0.5).fit([["a", "b"]] * 3, [["A", "B"]] * 3)  # noqa: E731
 ODD = [
     (lambda: ChainSSVM().fit(POINT, LABELS), TypeError, "X must be a list of sequences"),
     (lambda: ChainSSVM().fit([POINT], LABELS[:1]), ValueError, r"X\[0\] has shape \(\)"),
@@ -595,6 +596,8 @@ ODD = [
     (lambda: MulticlassSSVM().fit(X, [1, 1, 1, 1]), ValueError, r"one class only \(1\)"),
     (lambda: MulticlassSSVM().partial_fit(["a b"], [1]), TypeError, "TfidfVectorizer"),
     (lambda: DictEncoder().fit_transform([POINT]), TypeError, r"X\[0\] must be a list of tokens"),
+    (lambda: TokenTemplates().fit([[]]), ValueError, r"X\[0\] is an empty sequence"),
+    (lambda: TAGGER().predict_nbest([[]], 1), ValueError, r"X\[0\] is an empty sequence"),
     (lambda: TokenTemplates().fit(POINT), TypeError, "X must be a list of sentences"),
     (lambda: TokenTable.from_sentences([None]), TypeError, "sentence 0 is None"),
     (lambda: TokenTable.from_sentences([["a", None]]), ValueError, "token 1 of sentence 0"),

@@ -464,8 +464,8 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         raise ValueError(f"{what} and read {missing!r}.")
 
     def _count(self, X: Any) -> tuple[SparseSequences, Array]:
-        empty = isinstance(X, (list, tuple)) and not X
-        table = TokenTable.from_sentences([]) if empty else as_table(X)
+        nothing = isinstance(X, (list, tuple)) and not X
+        table = TokenTable.from_sentences([]) if nothing else as_table(X, empty=True)
         if table.n_tokens:
             found = self._learn(table)
         else:  # which columns there are, and so which templates, other blocks know
@@ -534,8 +534,8 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         return self
 
 
-def as_table(X: Any) -> TokenTable:
-    """Sentences as a table; what is no sentence is refused."""
+def as_table(X: Any, empty: bool = False) -> TokenTable:
+    """Sentences as a table; what is no sentence is refused, and X without a token unless asked."""
     if isinstance(X, TokenTable):
         return X
     if hasattr(X, "columns") and not isinstance(X, Mapping):
@@ -556,4 +556,5 @@ def as_table(X: Any) -> TokenTable:
     if len({issubclass(kind, str) for kind in kinds}) > 1:
         what = "X holds strings beside lists or tuples, lists of different depth"
         raise TypeError(f"{what}: give every token as a string, or each as a tuple of columns.")
+    require(kinds or empty, "X[0] is an empty sequence: drop it.")
     return TokenTable.from_sentences(X)
