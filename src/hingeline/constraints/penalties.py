@@ -236,7 +236,7 @@ class Penalties:
         """The same, but hard rules count like the heaviest soft one."""
         if not any(rule.hard for rule in self.constraints):
             return self
-        most = max((rule.weight for rule in self.constraints if not rule.hard), default=1.0)
+        most = max((rule.weight for rule in self.constraints if not rule.hard), default=1.0) or 1.0
         soft = [change_rule(r, hard=False, weight=most) if r.hard else r for r in self.constraints]
         other = copy(self)
         other.constraints = soft

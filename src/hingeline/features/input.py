@@ -252,22 +252,16 @@ def _plain_sequence(x: Any) -> Any:
     return values.tolist() if values.ndim == 1 else [*map(tuple, values.tolist())]
 
 
-def find_empty(X: Any, lengths: Any) -> set[int] | None:
-    """Numbers of the sequences without tokens in a list of sequences; None where all have some."""
-    if lengths is not None or not isinstance(X, (list, tuple)) or (X and {*map(type, X)} <= _CSR):
-        return None
-    found = {i for i, x in enumerate(X) if _is_empty(x)}
-    return found if found or not X else None
-
-
 def skip_empty(X: Any, lengths: Any, find: Any, nothing: Any, *more: Any) -> Any:
     """What ``find`` gives for the sequences with tokens, and ``nothing`` for each without.
 
     ``more`` are lists with an entry for each sequence, or None; ``find`` is given what belongs to
     the others. None where all sequences have tokens: nothing was looked for then.
     """
-    empty = find_empty(X, lengths)
-    if empty is None:
+    if lengths is not None or not isinstance(X, (list, tuple)) or (X and {*map(type, X)} <= _CSR):
+        return None
+    empty = {i for i, x in enumerate(X) if _is_empty(x)}
+    if X and not empty:
         return None
     rest = [i for i in range(len(X)) if i not in empty]
     parts = [part if part is None else [part[i] for i in rest] for part in (X, *more)]
