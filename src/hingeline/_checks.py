@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -155,7 +154,7 @@ def check_nu(estimator: Any) -> None:
         require(nu is None, f"nu={nu!r} belongs to slack='nu'; leave it out and set C.")
         return
     require(nu is not None, "slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
-    default = signature(type(estimator)).parameters["C"].default
+    default = type(estimator).C
     what = f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu"
     require(default == estimator.C, f"{what}: leave C at its default of {default!r}.")
     if not isinstance(nu, str):

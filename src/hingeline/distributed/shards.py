@@ -39,10 +39,8 @@ from hingeline.features.input import (
     check_mergeable,
     choose_encoder,
     find_classes,
-    is_dense,
     merge_encoders,
     number_labels,
-    refuse_scale,
     stack_labels,
     stack_sequences,
 )
@@ -50,7 +48,9 @@ from hingeline.features.tables import (
     SparseSequences,
     TokenTable,
     choose_scales,
+    is_dense,
     no_zeros,
+    refuse_scale,
     renumber,
     scale_columns,
 )

@@ -21,7 +21,14 @@ from hingeline.estimators import allowed as masks
 from hingeline.estimators import base
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.features import input as reading
-from hingeline.features.tables import Labels, TokenTable, scale_columns
+from hingeline.features.tables import (
+    Labels,
+    TokenTable,
+    is_dense,
+    refuse_scale,
+    scale_columns,
+    skip_empty,
+)
 from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
@@ -83,9 +90,9 @@ class TokenModel:
     ) -> tuple[Any, ...]:
         """Tokens of the first sequences as rows, where sequences begin, and their weights."""
         self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
-        reading.refuse_scale(self.encoder_, self.scale)
+        refuse_scale(self.encoder_, self.scale)
         weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
-        dense = self.encoder_ is None and reading.is_dense(X) and self._wants_scale(True)
+        dense = self.encoder_ is None and is_dense(X) and self._wants_scale(True)
         each = np.repeat(weights, np.diff(offsets))
         rows = scale_columns(self, matrix.toarray() if dense else matrix, each)
         return checks.as_csr(rows), offsets, weights
@@ -193,7 +200,7 @@ class ChainModel:
         """
         check_is_fitted(self, "weights_")
         again, nothing = (lambda X, own: self.predict(X, None, own)), self.classes_[:0]
-        found = reading.skip_empty(X, lengths, again, nothing, allowed)
+        found = skip_empty(X, lengths, again, nothing, allowed)
         if found is not None:
             return found
         problem = self._prepare(X, lengths, allowed)

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,7 +131,7 @@ def C_path(estimator: BaseSSVM, X: Any, y: Any, Cs: Values = None, **fit_params:
     >>> bool((path.relative_gaps <= 0.01).all())
     True
     """
-    default = signature(type(estimator)).parameters["C"].default
+    default = type(estimator).C
     middle = default if isinstance(default, float) else 0.1
     values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * middle if Cs is None else Cs)
     model = _start(estimator, slack="max" if estimator.slack == "nu" else estimator.slack, nu=None)
@@ -384,7 +383,7 @@ def _start(estimator: BaseSSVM, **params: Any) -> Any:
     what = f"a path needs one of Hingeline's estimators, got {type(estimator).__name__}"
     fine = isinstance(estimator, BaseSSVM)
     require(fine, f"{what}: for a pipeline, transform X first.", TypeError)
-    default = signature(type(estimator)).parameters["C"].default
+    default = type(estimator).C
     model = clone(estimator).set_params(warm_start=True, C=default, **params)
     model.check_parameters()
     return model

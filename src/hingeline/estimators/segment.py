@@ -20,7 +20,7 @@ from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.chain import TokenModel
 from hingeline.features import input as reading
 from hingeline.features.segments import SegmentTemplates
-from hingeline.features.tables import Labels
+from hingeline.features.tables import Labels, skip_empty
 from hingeline.structures import segment
 from hingeline.structures.segment import SegmentProblem
 
@@ -314,7 +314,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
     def _find(self, X: Any, lengths: Any) -> tuple[list[list[Span]], Array]:
         """Spans of every sequence, and where sequences begin; those without tokens have none."""
         check_is_fitted(self, "weights_")
-        found = reading.skip_empty(X, lengths, lambda X: self._find(X, None)[0], [])
+        found = skip_empty(X, lengths, lambda X: self._find(X, None)[0], [])
         if found is not None:
             return found, np.cumsum([0, *(x.shape[0] if sp.issparse(x) else len(x) for x in X)])
         problem = self._prepare(X, lengths)

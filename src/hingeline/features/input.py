@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, is_list, is_missing, numeric_matrix, require, require_type
 from hingeline._files import pack_texts, unpack_texts
-from hingeline.features.tables import Labels, SparseSequences, TokenTable
+from hingeline.features.tables import CSR, SparseSequences, TokenTable, is_empty
 
-_CSR = {sp.csr_matrix, sp.csr_array}
 _DECLARE = "pass all labels as classes= at the first call"
 
 
@@ -63,7 +62,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         return at_once
     parts: list[Any] = []
     for i, x in enumerate(X):
-        part = None if _is_empty(x) else numeric_matrix(x, f"X[{i}]")
+        part = None if is_empty(x) else numeric_matrix(x, f"X[{i}]")
         if part is None or part.shape[0] == 0:
             raise ValueError(f"X[{i}] is an empty sequence: drop it.")
         if parts and part.shape[1] != parts[0].shape[1]:
@@ -75,17 +74,12 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
     return sp.vstack(parts, format="csr", dtype=dtype), offsets
 
 
-def _is_empty(x: Any) -> bool:
-    """Whether a sequence has no tokens; matrices tell it otherwise."""
-    return isinstance(x, (list, tuple, np.ndarray)) and is_list(x) and len(x) == 0
-
-
 def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
     """Sequences that are all CSR or all dense, of one width, stacked and checked together.
 
     None where anything is unusual: the thorough way, one by one, then finds out what.
     """
-    sparse = {*map(type, X)} <= _CSR
+    sparse = {*map(type, X)} <= CSR
     dense = not sparse and all(isinstance(x, np.ndarray) and x.dtype.kind in "fiub" for x in X)
     if not (sparse or dense):
         return None
@@ -232,7 +226,7 @@ def _plain(X: Any, lengths: Any = None) -> Any:
         X, how = X.to_list(), "cut the column, such as frame.groupby(sentence)[column].agg(list)"
     if lengths is not None or not isinstance(X, (list, tuple)):
         return X
-    if {*map(type, X)} <= {*_CSR, list, tuple, np.ndarray}:  # nearly always
+    if {*map(type, X)} <= {*CSR, list, tuple, np.ndarray}:  # nearly always
         return X
     X = [_plain_sequence(x) if hasattr(x, "to_numpy") else x for x in X]
     for i, x in enumerate(X):
@@ -250,35 +244,6 @@ def _plain_sequence(x: Any) -> Any:
     if values.dtype.kind in "fiub":
         return values
     return values.tolist() if values.ndim == 1 else [*map(tuple, values.tolist())]
-
-
-def skip_empty(X: Any, lengths: Any, find: Any, nothing: Any, *more: Any) -> Any:
-    """What ``find`` gives for the sequences with tokens, and ``nothing`` for each without.
-
-    ``more`` are lists with an entry for each sequence, or None; ``find`` is given what belongs to
-    the others. None where all sequences have tokens: nothing was looked for then.
-    """
-    if lengths is not None or not isinstance(X, (list, tuple)) or (X and {*map(type, X)} <= _CSR):
-        return None
-    empty = {i for i, x in enumerate(X) if _is_empty(x)}
-    if X and not empty:
-        return None
-    rest = [i for i in range(len(X)) if i not in empty]
-    parts = [part if part is None else [part[i] for i in rest] for part in (X, *more)]
-    others = iter(find(*parts) if rest else ())
-    return Labels(nothing if i in empty else next(others) for i in range(len(X)))
-
-
-def is_dense(X: Any) -> bool:
-    """Whether sequences of numbers are arrays, lists or frames, not sparse matrices."""
-    first = X[0] if isinstance(X, (list, tuple)) and X else X
-    return not (isinstance(first, SparseSequences) or sp.issparse(first))
-
-
-def refuse_scale(encoder: Any, scale: Any) -> None:
-    """Refuse to scale features that have names: words and dicts, which count."""
-    what = "scale=True is for numbers, and features of words and dicts are named"
-    require(encoder is None or not scale, f"{what}: leave it out.")
 
 
 def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matrix, Array]:

@@ -13,6 +13,8 @@ import scipy.sparse as sp
 
 from hingeline._checks import Array, is_list, is_missing, require
 
+CSR = {sp.csr_matrix, sp.csr_array}
+
 
 def choose(offsets: Array, which: Any) -> tuple[Array, Array]:
     """The tokens of some sequences, and the offsets that these have then."""
@@ -60,6 +62,28 @@ class Labels(list[Any]):
         for i, labels in enumerate(self):
             out[i] = labels
         return out
+
+
+def is_empty(x: Any) -> bool:
+    """Whether a sequence has no tokens; matrices tell it otherwise."""
+    return isinstance(x, (list, tuple, np.ndarray)) and is_list(x) and len(x) == 0
+
+
+def skip_empty(X: Any, lengths: Any, find: Any, nothing: Any, *more: Any) -> Any:
+    """What ``find`` gives for the sequences with tokens, and ``nothing`` for each without.
+
+    ``more`` are lists with an entry for each sequence, or None; ``find`` is given what belongs to
+    the others. None where all sequences have tokens: nothing was looked for then.
+    """
+    if lengths is not None or not isinstance(X, (list, tuple)) or (X and {*map(type, X)} <= CSR):
+        return None
+    empty = {i for i, x in enumerate(X) if is_empty(x)}
+    if X and not empty:
+        return None
+    rest = [i for i in range(len(X)) if i not in empty]
+    parts = [part if part is None else [part[i] for i in rest] for part in (X, *more)]
+    others = iter(find(*parts) if rest else ())
+    return Labels(nothing if i in empty else next(others) for i in range(len(X)))
 
 
 class SparseSequences(_Cut):
@@ -433,6 +457,18 @@ def _gather(groups: Array) -> tuple[Array, Array]:
 # Columns of numbers, brought to similar sizes
 
 SCALING = ("feature_means_", "feature_scales_")  # What a model file keeps of scaled columns.
+
+
+def is_dense(X: Any) -> bool:
+    """Whether sequences of numbers are arrays, lists or frames, not sparse matrices."""
+    first = X[0] if isinstance(X, (list, tuple)) and X else X
+    return not (isinstance(first, SparseSequences) or sp.issparse(first))
+
+
+def refuse_scale(encoder: Any, scale: Any) -> None:
+    """Refuse to scale features that have names: words and dicts, which count."""
+    what = "scale=True is for numbers, and features of words and dicts are named"
+    require(encoder is None or not scale, f"{what}: leave it out.")
 
 
 def scale_columns(model: Any, X: Any, weights: Array | None = None) -> Any:

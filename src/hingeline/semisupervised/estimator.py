@@ -23,7 +23,7 @@ from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.base import scale_C
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.features import input as reading
-from hingeline.features.tables import TokenTable
+from hingeline.features.tables import TokenTable, skip_empty
 from hingeline.semisupervised import annealing
 from hingeline.semisupervised.annealing import AnnealingStep, ConstrainedLabels
 
@@ -247,7 +247,7 @@ def label_under(
     def again(X: Any, *own: Any) -> list[Array]:
         return label_under(model, rules, X, None, *own)
 
-    found = reading.skip_empty(X, lengths, again, nothing, allowed, words)
+    found = skip_empty(X, lengths, again, nothing, allowed, words)
     if found is not None:
         return found
     problem = model._prepare(X, lengths, allowed)
