@@ -102,6 +102,15 @@ def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = F
     require(fine, f"{name} must be {word}, got {value!r}.")
 
 
+def whole_number(name: str, value: Any, least: int, most: float = math.inf) -> int:
+    """The value as an int; what is no integer within these bounds is refused."""
+    fine = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    bounds = f"≥ {least}" if math.isinf(most) else f"from {least} to {most}"
+    text = f"{name} must be an integer {bounds}, got {value!r:.40}."
+    require(fine and least <= value <= most, text)
+    return int(value)
+
+
 def check_common(estimator: Any) -> None:
     """Check the parameters that all estimators share; the registry checks those of solvers."""
     if not isinstance(estimator.C, str):
@@ -315,9 +324,7 @@ def numeric_rows(x: Any, where: str) -> Any:
     if sp.issparse(x):
         rows = x.tocsr()
     else:
-        if isinstance(x, (list, tuple)) and x and isinstance(x[0], (dict, str)):
-            what = f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with sklearn's"
-            raise TypeError(f"{what} DictVectorizer, and pass arrays or sparse matrices.")
+        refuse_text(x, where)
         try:
             rows = np.asarray(x)
         except ValueError as error:
@@ -337,11 +344,11 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
     return as_csr(numeric_rows(x, where))
 
 
-def refuse_text(X: Any) -> None:
+def refuse_text(X: Any, name: str = "X") -> None:
     """Refuse a list of texts or dicts where rows of numbers are wanted."""
     if isinstance(X, (list, tuple)) and X and isinstance(X[0], (str, Mapping)):
         kind, maker = ("texts", "Tfidf") if isinstance(X[0], str) else ("dicts", "Dict")
-        what = f"X[0] is {X[0]!r:.40}, but rows of numbers are expected"
+        what = f"{name}[0] is {X[0]!r:.40}, but rows of numbers are expected"
         how = f"turn {kind} into numbers first, such as {maker}Vectorizer().fit_transform(X)"
         raise TypeError(f"{what}: {how}.")
 

@@ -11,8 +11,16 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from hingeline import SSVM, ChainSSVM, DependencySSVM, GraphSSVM, MulticlassSSVM, Structure
+from hingeline.constraints import MinLength
 from hingeline.evaluation.metrics import evaluate, iou_score
-from hingeline.features import DictEncoder, SparseSequences, TokenTable, TokenTemplates
+from hingeline.features import (
+    ArcFeatures,
+    DictEncoder,
+    SegmentTemplates,
+    SparseSequences,
+    TokenTable,
+    TokenTemplates,
+)
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0], [2.0, 0.5]])
 Y = np.array([0, 1, 2, 0])
@@ -315,7 +323,7 @@ CHAIN = [
         {},
         ([X, [{"w": 1}, {"w": 2}]], [LABELS[0], ["a", "b"]]),
         TypeError,
-        ["X[1] holds dicts", "encode"],
+        ["X[1][0] is {'w': 1}", "DictVectorizer"],
     ),
     (
         "a dict's value",
@@ -612,6 +620,17 @@ ODD = [
 def test_odd_input(call: Any, kind: Any, message: str) -> None:
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_whole_numbers_may_be_those_of_numpy() -> None:
+    """As searches over ``np.arange`` give them."""
+    two = np.int64(2)
+    assert MinLength("a", length=two).violation(["x"], ["a"]) == 1.0
+    SegmentTemplates(words=True, min_count=two).fit([["a"]], [[(0, 1, "X")]])
+    TokenTemplates(hash_bits=two).fit([["a"]])
+    assert ArcFeatures(arc_bits=two).fit([[{"form": "a"}]]).arc_bits_ == 2
+    with pytest.raises(ValueError, match="arc_bits must be an integer from 1 to 28, got True"):
+        ArcFeatures(arc_bits=True).fit([[{"form": "a"}]])
 
 
 # Prediction --------------------------------------------------------------------------------------

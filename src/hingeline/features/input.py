@@ -13,7 +13,15 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, is_list, is_missing, numeric_matrix, require, require_type
+from hingeline._checks import (
+    Array,
+    is_list,
+    is_missing,
+    numeric_matrix,
+    require,
+    require_type,
+    whole_number,
+)
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.features.tables import CSR, SparseSequences, TokenTable, is_empty
 
@@ -409,9 +417,8 @@ class Encoder(  # type: ignore[call-arg]
         return self
 
     def _check_parameters(self) -> None:
-        count, dtype = self.min_count, self.dtype
-        whole = isinstance(count, numbers.Integral) and not isinstance(count, bool)
-        require(whole and count >= 1, f"min_count must be an integer ≥ 1, got {count!r}.")
+        whole_number("min_count", self.min_count, 1)
+        dtype = self.dtype
         with contextlib.suppress(TypeError):
             if dtype is not None and np.dtype(dtype).name in ("float32", "float64"):
                 return

@@ -6,7 +6,6 @@ string, or to None where it has nothing to say: a prefix of a word that is too s
 fails. None gives no feature, alone or in a conjunction.
 """
 
-import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -17,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, is_list, require, require_type, retell
+from hingeline._checks import Array, is_list, require, require_type, retell, whole_number
 from hingeline.features.input import Encoder, get_meta
 from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
 from hingeline.features.vocabulary import Hasher, Vocabulary
@@ -500,8 +499,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         super()._check_parameters()
         bits = self.hash_bits
         if bits is not None:
-            what = f"hash_bits must be None or an integer from 1 to {MOST_BITS}, got {bits!r}."
-            require(isinstance(bits, numbers.Integral) and 1 <= bits <= MOST_BITS, what)
+            whole_number("hash_bits", bits, 1, MOST_BITS)
             what = "min_count needs the vocabulary that hash_bits does without"
             require(self.min_count == 1, f"{what}: set one of them.")
         if not isinstance(self.templates, (str, list, tuple)):

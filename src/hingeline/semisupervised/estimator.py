@@ -226,13 +226,6 @@ class FewLabelsEstimator(BaseEstimator):
         return float(self._base_class.score(self, X, y, lengths, sample_weight))  # of predict
 
 
-def read_rules(record: dict[str, Any]) -> list[Any]:
-    """The constraints in a file's record."""
-    rules = record.get("rules", [])
-    require(isinstance(rules, list), f"{rules!r:.60} is no list of constraints: get a fresh copy.")
-    return [*map(read_rule, rules)]
-
-
 def label_under(
     model: ChainSSVM,
     rules: list[Any],
@@ -516,7 +509,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     def around(cls, model: Any) -> Any:
         """The estimator whose base comes from a file; None where that has no sound record."""
         record = model.metadata_.get("semisupervised")
-        rules = read_rules(record) if isinstance(record, dict) else []
+        rules = record.get("rules", []) if isinstance(record, dict) else []
+        text = f"{rules!r:.60} is no list of constraints: get a fresh copy."
+        require(isinstance(rules, list), text)
+        rules = [*map(read_rule, rules)]
         make: Any = AnnealingStep
         try:
             steps = [
