@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -43,8 +42,19 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
 
 
 def is_list(value: Any) -> bool:
-    """Whether a value is a sequence and not a text or a mapping."""
-    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
+    """Whether a value is a sequence, not a text, a mapping or an array without dimensions."""
+    plain = hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
+    return plain and getattr(value, "ndim", 1) > 0
+
+
+def is_missing(label: Any) -> bool:
+    """Whether a label is None, NaN or of their kind."""
+    try:
+        return label is None or bool(label != label)
+    except ValueError:  # an array
+        return False
+    except TypeError:  # pandas.NA, which compares to nothing
+        return True
 
 
 def warn(text: str, kind: type[Warning] = UserWarning) -> None:
@@ -90,6 +100,15 @@ def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = F
     word = "greater than 0" + " (float('inf') is a hard margin)" * infinite
     fine = value > 0 and (infinite or not math.isinf(value))
     require(fine, f"{name} must be {word}, got {value!r}.")
+
+
+def whole_number(name: str, value: Any, least: int, most: float = math.inf) -> int:
+    """The value as an int; what is no integer within these bounds is refused."""
+    fine = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    bounds = f"≥ {least}" if math.isinf(most) else f"from {least} to {most}"
+    text = f"{name} must be an integer {bounds}, got {value!r:.40}."
+    require(fine and least <= value <= most, text)
+    return int(value)
 
 
 def check_common(estimator: Any) -> None:
@@ -144,7 +163,7 @@ def check_nu(estimator: Any) -> None:
         require(nu is None, f"nu={nu!r} belongs to slack='nu'; leave it out and set C.")
         return
     require(nu is not None, "slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
-    default = signature(type(estimator)).parameters["C"].default
+    default = type(estimator).C
     what = f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu"
     require(default == estimator.C, f"{what}: leave C at its default of {default!r}.")
     if not isinstance(nu, str):
@@ -196,11 +215,8 @@ def check_loss(loss: Any, default: str, labels: Any, *, vector: bool, whole: str
         return float(loss[0]) * check_loss(loss[1], default, labels, vector=vector, whole=whole)
     if hasattr(loss, "to_matrix") and not isinstance(labels, int):
         loss = loss.to_matrix(labels)
-    try:
-        costs = np.asarray(loss, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        known = f"{default!r}, a cost matrix or (scale, loss)"
-        raise TypeError(f"loss must be {known}, got {loss!r}.") from error
+    known = f"{default!r}, a cost matrix or (scale, loss)"
+    costs = as_floats(loss, f"loss must be {known}, got {loss!r}.")
     if vector and costs.shape == (n_labels,):
         costs = costs[:, None] * plain
     what = f"loss has shape {costs.shape}, but there are {n_labels} classes"
@@ -251,12 +267,17 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
     return weights
 
 
+def as_floats(values: Any, message: str) -> Array:
+    """Values as an array of float64; a TypeError with this message where they are no numbers."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(message) from error
+
+
 def as_weights(name: str, values: Any, n: int, member: str) -> Array:
     """Finite weights ≥ 0, one for each of n members."""
-    try:
-        weights = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numbers, one per {member}.") from error
+    weights = as_floats(values, f"{name} must be numbers, one per {member}.")
     what = f"{name} has shape {weights.shape}, but there are {n} {member}s"
     require(weights.shape == (n,), f"{what}: give one weight per {member}.")
     require(np.isfinite(weights).all() and (weights >= 0).all(), f"{name} must be finite and ≥ 0.")
@@ -277,7 +298,9 @@ def number_classes(y: Array) -> tuple[Array, Array]:
         known = np.bincount(places) > 0
         places = places if known.all() else (np.cumsum(known) - 1)[places]
         return (np.flatnonzero(known) + least).astype(y.dtype), places
-    return np.unique(y, return_inverse=True)
+    how = "; give texts or numbers, not both."
+    with retell("y holds labels without an order: ", how, TypeError, error=TypeError):
+        return np.unique(y, return_inverse=True)
 
 
 def as_csr(matrix: Any) -> sp.csr_matrix:
@@ -301,9 +324,7 @@ def numeric_rows(x: Any, where: str) -> Any:
     if sp.issparse(x):
         rows = x.tocsr()
     else:
-        if isinstance(x, (list, tuple)) and x and isinstance(x[0], (dict, str)):
-            what = f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with sklearn's"
-            raise TypeError(f"{what} DictVectorizer, and pass arrays or sparse matrices.")
+        refuse_text(x, where)
         try:
             rows = np.asarray(x)
         except ValueError as error:
@@ -323,20 +344,20 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
     return as_csr(numeric_rows(x, where))
 
 
-def refuse_text(X: Any) -> None:
+def refuse_text(X: Any, name: str = "X") -> None:
     """Refuse a list of texts or dicts where rows of numbers are wanted."""
     if isinstance(X, (list, tuple)) and X and isinstance(X[0], (str, Mapping)):
         kind, maker = ("texts", "Tfidf") if isinstance(X[0], str) else ("dicts", "Dict")
-        what = f"X[0] is {X[0]!r:.40}, but rows of numbers are expected"
+        what = f"{name}[0] is {X[0]!r:.40}, but rows of numbers are expected"
         how = f"turn {kind} into numbers first, such as {maker}Vectorizer().fit_transform(X)"
         raise TypeError(f"{what}: {how}.")
 
 
 def refuse_none(y: Any) -> None:
     """Refuse labels that are missing."""
-    for i, label in enumerate(y if isinstance(y, (list, tuple)) else ()):
-        if label is None:
-            raise ValueError(f"y[{i}] is None: every example needs a label.")
+    if isinstance(y, (list, tuple)) or getattr(getattr(y, "dtype", None), "kind", "") == "O":
+        for i, label in enumerate(y):
+            require(not is_missing(label), f"y[{i}] is {label!r}: every example needs a label.")
 
 
 def available_memory() -> float:

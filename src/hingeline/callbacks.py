@@ -59,10 +59,9 @@ class EarlyStopping:
             self.scores_ = []
         weights = state.weights
         self.estimator.weights_ = weights
-        if self.scoring is None:
-            score = self.estimator.score(self.X, self.y, **self.score_params)
-        else:
-            score = self.scoring(self.estimator, self.X, self.y)
+        known = self.X, self.y
+        judge, more = self.scoring, self.score_params
+        score = judge(self.estimator, *known) if judge else self.estimator.score(*known, **more)
         if not self.scores_ or score > max(self.scores_):
             self._best = weights
         self.scores_.append(score)

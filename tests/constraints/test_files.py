@@ -183,7 +183,7 @@ MISTAKES = {
     "equals and more": ("[[occurs]]\nlabels=['a']\nequals=3\nat_most=2\n", 3, "not both"),
     "unit": ("[[occurs]]\nlabels=['a']\nat_most=2\nunit='words'\n", 4, "'tokens' or"),
     "side": ("[[change_only_at]]\nside='left'\n", 2, "'before', 'after' or"),
-    "length": ("[[min_length]]\nlength=1\n", 2, "above 1"),
+    "length": ("[[min_length]]\nlength=1\n", 2, "an integer ≥ 2"),
     "itself": ("[[before]]\nfirst='a'\nsecond='a'\n", 1, "before itself"),
     "defaults key": ("[defaults]\nwieght = 1\n[[no_repeats]]\n", 2, "did you mean weight"),
     "defaults list": ("[[defaults]]\nweight = 1\n[[no_repeats]]\n", 1, "one table"),

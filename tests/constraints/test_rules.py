@@ -211,7 +211,7 @@ WRONG = [
     (lambda: Occurs(at_least=1), "at least one label"),
     (lambda: Occurs("a", at_least=2, at_most=1), "above at_most"),
     (lambda: Occurs("a", at_least=1, unit="words"), "'tokens' or 'segments'"),
-    (lambda: MinLength("a", length=1), "above 1"),
+    (lambda: MinLength("a", length=1), "an integer ≥ 2"),
     (lambda: Words("(", label="a"), "regular expression"),
     (lambda: Words([], label="a"), "empty list"),
     (lambda: Words(["a"], label=()), "at least one label"),

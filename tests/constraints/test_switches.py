@@ -244,6 +244,12 @@ def test_bad_calls_are_explained():
         evaluator.commit_switch(0, 0, 4)
 
 
+def test_hard_rules_made_soft_count_beside_those_without_weight():
+    rules = [Words("x", "a", weight=0.0), StartsWith("a", hard=True)]
+    soft = Penalties(rules, [["x", "y"]], CLASSES).soften()
+    assert soft.total(np.array([2, 2])) == 1.0
+
+
 def test_hard_rules_made_soft_count_like_the_heaviest_soft_one():
     rules = [Words("x", "a", weight=3.0), Words("y", "b", hard=True), StartsWith("a", hard=True)]
     hard = Penalties(rules, [["x", "y"], ["y"]], CLASSES)

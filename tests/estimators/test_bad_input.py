@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from hingeline import SSVM, ChainSSVM, MulticlassSSVM, Structure
-from hingeline.features import DictEncoder
+from hingeline import SSVM, ChainSSVM, DependencySSVM, GraphSSVM, MulticlassSSVM, Structure
+from hingeline.constraints import MinLength
+from hingeline.evaluation.metrics import evaluate, iou_score
+from hingeline.features import (
+    ArcFeatures,
+    DictEncoder,
+    SegmentTemplates,
+    SparseSequences,
+    TokenTable,
+    TokenTemplates,
+)
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0], [2.0, 0.5]])
 Y = np.array([0, 1, 2, 0])
@@ -149,7 +159,7 @@ MULTICLASS = [
     ("dicts", {}, ([{"a": 1.0}] * 4, Y), TypeError, ["X[0] is {'a': 1.0}", "DictVectorizer"]),
     ("complex", {}, (X + 1j, Y), ValueError, ["complex"]),
     ("None in y", {}, (X, [0, None, 1, 2]), (ValueError, TypeError), ["y", "None"]),
-    ("NaN in y", {}, (X, [0, np.nan, 1, 2]), ValueError, ["y contains NaN"]),
+    ("NaN in y", {}, (X, [0, np.nan, 1, 2]), ValueError, ["y[1] is nan", "needs a label"]),
     ("continuous y", {}, (X, [0.5, 1.5, 2.5, 0.1]), ValueError, ["Unknown label type"]),
     ("no y", {}, (X, None), ValueError, ["requires y", "None"]),
     (
@@ -322,7 +332,7 @@ CHAIN = [
         {},
         ([X, [{"w": 1}, {"w": 2}]], [LABELS[0], ["a", "b"]]),
         TypeError,
-        ["X[1] holds dicts", "encode"],
+        ["X[1][0] is {'w': 1}", "DictVectorizer"],
     ),
     (
         "a dict's value",
@@ -581,6 +591,55 @@ def test_compiled_structures_want_arrays(compiled_chain: Any) -> None:
     for bad in ([np.ones((2, 2)), np.ones(2)], [np.ones((2, 2)), "ab"], [{"a": 1}, {"b": 2}]):
         with pytest.raises(TypeError, match=r"X\[[01]\].*compiled.*plain Python"):
             SSVM(compiled_chain()).fit(bad, y)
+
+
+# What is no list at all, and labels that are missing in other words ------------------------------
+
+POINT = np.array(1.0)
+WORDS = [[{"form": "dogs"}, {"form": "bark"}]]
+TAGGER = lambda: ChainSSVM(tol=0.5).fit([["a", "b"]] * 3, [["A", "B"]] * 3)  # noqa: E731
+ODD = [
+    (lambda: ChainSSVM().fit(POINT, LABELS), TypeError, "X must be a list of sequences"),
+    (lambda: ChainSSVM().fit([POINT], LABELS[:1]), ValueError, r"X\[0\] has shape \(\)"),
+    (lambda: ChainSSVM().fit(SEQUENCES, POINT), TypeError, "y must be a list of label seq"),
+    (lambda: ChainSSVM().fit([X], [["a", "b", pd.NA, "a"]]), ValueError, r"y\[0\]\[2\] is <NA>"),
+    (lambda: ChainSSVM().fit([X], [[pd.NaT, "b", "b", "a"]]), ValueError, r"y\[0\]\[0\] is NaT"),
+    (lambda: GraphSSVM().fit(POINT, LABELS), TypeError, "X must be a list of hingeline.Graph"),
+    (lambda: DependencySSVM().fit(WORDS, POINT), TypeError, "y must be a list of trees"),
+    (lambda: DependencySSVM().fit(WORDS, [None]), TypeError, r"y\[0\] is None: a tree is"),
+    (lambda: DependencySSVM().fit([None], [[]]), TypeError, r"X\[0\] must be a list of words"),
+    (lambda: MulticlassSSVM().fit(X, pd.Series(["a", None, "b", "a"])), ValueError, r"y\[1\] is "),
+    (lambda: MulticlassSSVM().fit(X, np.array(["a", 1, 2, "b"], object)), TypeError, "not both"),
+    (lambda: MulticlassSSVM().fit(X, [1, 1, 1, 1]), ValueError, r"one class only \(1\)"),
+    (lambda: MulticlassSSVM().partial_fit(["a b"], [1]), TypeError, "TfidfVectorizer"),
+    (lambda: DictEncoder().fit_transform([POINT]), TypeError, r"X\[0\] must be a list of tokens"),
+    (lambda: TokenTemplates().fit([[]]), ValueError, r"X\[0\] is an empty sequence"),
+    (lambda: TAGGER().predict_nbest([[]], 1), ValueError, r"X\[0\] is an empty sequence"),
+    (lambda: TokenTemplates().fit(POINT), TypeError, "X must be a list of sentences"),
+    (lambda: TokenTable.from_sentences([None]), TypeError, "sentence 0 is None"),
+    (lambda: TokenTable.from_sentences([["a", None]]), ValueError, "token 1 of sentence 0"),
+    (lambda: SparseSequences(X, []), ValueError, "offsets are array"),
+    (lambda: SparseSequences(X, [0, 3, 2, 4]), ValueError, "must rise from 0"),
+    (lambda: evaluate(POINT, POINT), TypeError, "y_true must be a list"),
+    (lambda: iou_score([["a"]], [["a"]], void_label="a"), ValueError, "nothing to judge by"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), ODD)
+def test_odd_input(call: Any, kind: Any, message: str) -> None:
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_whole_numbers_may_be_those_of_numpy() -> None:
+    """As searches over ``np.arange`` give them."""
+    two = np.int64(2)
+    assert MinLength("a", length=two).violation(["x"], ["a"]) == 1.0
+    SegmentTemplates(words=True, min_count=two).fit([["a"]], [[(0, 1, "X")]])
+    TokenTemplates(hash_bits=two).fit([["a"]])
+    assert ArcFeatures(arc_bits=two).fit([[{"form": "a"}]]).arc_bits_ == 2
+    with pytest.raises(ValueError, match="arc_bits must be an integer from 1 to 28, got True"):
+        ArcFeatures(arc_bits=True).fit([[{"form": "a"}]])
 
 
 # Prediction --------------------------------------------------------------------------------------

@@ -237,7 +237,7 @@ def test_bad_trees_and_sentences(X, y, message):
         ({"features": ArcFeatures(["h.word"])}, "names the column 'word': words have form"),
         ({"features": ArcFeatures(["head.form"])}, "has the part 'head.form'"),
         ({"features": ArcFeatures(between="form2")}, "there is no column 'form2'"),
-        ({"features": ArcFeatures(arc_bits=40)}, "arc_bits must be a whole number from 1 to 28"),
+        ({"features": ArcFeatures(arc_bits=40)}, "arc_bits must be an integer from 1 to 28"),
         ({"C": -1.0}, "C"),
     ],
 )

@@ -320,6 +320,34 @@ def weigh(X, weights):
     return [Graph(x.node_features, x.edges, x.edge_features, weights) for x in X]
 
 
+def test_examples_that_weigh_nothing_have_no_say_in_scales():
+    def compare(few, model):
+        for name in ("feature_means_", "feature_scales_", "edge_feature_scales_"):
+            found = getattr(few, name, None)
+            np.testing.assert_array_equal(getattr(model, name, None), found)
+        assert hasattr(few, "feature_means_")
+        assert pytest.approx(few.C_) == model.C_
+
+    X, y = make(MulticlassSSVM)
+    more, labels, weights = np.vstack([X, 1e6 * X]), np.tile(y, 2), np.repeat([1.0, 0.0], len(X))
+    few = MulticlassSSVM(random_state=0).fit(X, y)
+    compare(few, MulticlassSSVM(random_state=0).fit(more, labels, weights))
+    compare(few, MulticlassSSVM(random_state=0).partial_fit(more, labels, None, weights))
+    sets = np.eye(3, dtype=int)[labels]
+    few = MultilabelSSVM(random_state=0).fit(X, sets[: len(X)])
+    compare(few, MultilabelSSVM(random_state=0).fit(more, sets, weights))
+    X, y = sequences()
+    X = [x * [1.0, 30.0, 500.0] for x in X]
+    weights = np.repeat([1.0, 0.0], len(X))
+    few, model = ChainSSVM(random_state=0), ChainSSVM(random_state=0)
+    for change in (list, name_numbers):
+        model.fit(change(X + [1e6 * x for x in X]), y + y, sample_weight=weights)
+        compare(few.fit(change(X), y), model)
+    (X, y), (other, labels) = squares(nodes=(30.0, 5.0), edges=20.0), squares(edges=1e6)
+    few, model = (GraphSSVM(inference="enumeration", random_state=0) for _ in range(2))
+    compare(few.fit(X, y), model.fit(X + other, y + labels, weights))
+
+
 def test_losses_in_any_unit_are_the_same_model():
     """Nodes weigh their pixels: what is right for one of each is right for 500 of each."""
     X, y = squares()
@@ -397,6 +425,8 @@ def test_losses_of_any_unit(unit):
         other = kind(loss=unit * costs, random_state=0, tol=1e-6).fit(inputs, truth)
         assert pytest.approx(unit * plain.C_) == other.C_
         np.testing.assert_allclose(other.weights_ / unit, plain.weights_, atol=1e-3)
+    right_or_wrong = ChainSSVM(loss=(unit, "zero_one"), tol=0.5).fit(X, y)
+    assert pytest.approx(unit * ChainSSVM(tol=0.5).fit(X, y).C_) == right_or_wrong.C_
 
 
 @pytest.mark.slow

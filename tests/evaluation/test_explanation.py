@@ -170,7 +170,7 @@ def test_multiclass_example():
 
 def test_bad_input_is_named(fitted):
     model, X = fitted
-    with pytest.raises(ValueError, match=f"x has 2 features, but ChainSSVM was fitted with {D}"):
+    with pytest.raises(ValueError, match=f"X has 2 features, but ChainSSVM was fitted with {D}"):
         explain(model, np.ones((3, 2)))
     with pytest.raises(ValueError, match="against has 1 labels, but x has"):
         explain(model, X[0], against=["A"])
@@ -197,3 +197,13 @@ def test_the_runner_up_is_valid_in_the_scheme():
     margins = model.predict_margin(X)
     for x, margin in zip(X, margins, strict=True):
         np.testing.assert_allclose(explain(model, x).margin, margin, atol=1e-9)
+
+
+def test_rows_of_a_frame():
+    pd = pytest.importorskip("pandas")
+    X, y = random_multiclass(np.random.default_rng(0), 20, D, L)
+    frame = pd.DataFrame(np.asarray(X), columns=[f"c{k}" for k in range(np.shape(X)[1])])
+    model = MulticlassSSVM(random_state=0).fit(frame, y)
+    for index in (0, 3, -1):
+        told = explain(model, frame, index=index)
+        assert told.score == pytest.approx(explain(model, np.asarray(X)[index]).score)

@@ -296,7 +296,7 @@ def test_scikit_learn_manners() -> None:
     [
         ({"min_count": 0}, [["a"]], "min_count must be an integer ≥ 1, got 0"),
         ({"min_count": True}, [["a"]], "min_count must be an integer"),
-        ({"hash_bits": 31}, [["a"]], "hash_bits must be None or an integer from 1 to 30"),
+        ({"hash_bits": 31}, [["a"]], "hash_bits must be an integer from 1 to 30"),
         ({"hash_bits": 4, "min_count": 2}, [["a"]], "set one of them"),
         ({"dtype": int}, [["a"]], "dtype must be np.float32 or np.float64"),
         ({"dtype": "nonsense"}, [["a"]], "dtype must be np.float32"),

@@ -511,3 +511,25 @@ def test_warnings_are_not_a_habit():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model().fit(*data(unlabelled=4))
+
+
+def test_scale_has_the_unit_of_the_loss_and_knows_weights():
+    X, y = task(0, 8)
+    weights = [1.0, 5.0] * 4
+    for loss in ("hamming", (30.0, "hamming"), "balanced"):
+        how = {"class_weight": loss} if loss == "balanced" else {"loss": loss}
+        base = ChainSSVM(random_state=0, tol=0.1, **how)
+        with pytest.warns(UserWarning, match="y has labels for all sequences"):
+            found = SemiSupervisedSSVM(base).fit(X, y, sample_weight=weights)
+        expected = clone(base).fit(X, y, sample_weight=weights)
+        assert pytest.approx(expected.C_) == found.base_.C
+    fitted = SemiSupervisedSSVM(base, RULES).fit(X, [*y[:4], *[None] * 4])
+    assert fitted.base_.C > 0.0
+
+
+def test_values_of_C_u_as_an_array_and_other_natural_input():
+    X, y = data(unlabelled=6)
+    with pytest.warns(UserWarning, match="without constraints"):
+        model(constraints=(), C_u=np.array([0.1]), verbose=None).fit(X, y)
+    with pytest.raises(ValueError, match="zero for all sequences with labels"):
+        model().fit(X, y, sample_weight=[0, 0] + [1] * 6)

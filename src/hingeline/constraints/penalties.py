@@ -224,8 +224,7 @@ class Penalties:
                 f"constraints name labels that are not among the classes: {names}; they are left "
                 "out. Check the spelling, or pass unknown='ignore'."
             )
-            if unknown == "error":
-                raise ValueError(text)
+            require(unknown != "error", text)
             warn(text)
         self.compiled = builder.finish()
 
@@ -237,7 +236,7 @@ class Penalties:
         """The same, but hard rules count like the heaviest soft one."""
         if not any(rule.hard for rule in self.constraints):
             return self
-        most = max((rule.weight for rule in self.constraints if not rule.hard), default=1.0)
+        most = max((rule.weight for rule in self.constraints if not rule.hard), default=1.0) or 1.0
         soft = [change_rule(r, hard=False, weight=most) if r.hard else r for r in self.constraints]
         other = copy(self)
         other.constraints = soft

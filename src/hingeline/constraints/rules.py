@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any, ClassVar, Self
 
+from hingeline._checks import whole_number
 from hingeline.constraints import base
 
 
@@ -353,9 +354,7 @@ class MinLength(_OfLabels):
     _words = "segments of {each} have at least {length} tokens"
 
     def __init__(self, *labels: Any, length: int, **common: Any) -> None:
-        if isinstance(length, bool) or not isinstance(length, int) or length < 2:
-            raise ValueError(f"MinLength: length must be an integer above 1, got {length!r}.")
-        self._assign("length", length)
+        self._assign("length", whole_number("MinLength: length", length, 2))
         super().__init__(*labels, **common)
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:

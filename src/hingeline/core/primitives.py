@@ -481,7 +481,8 @@ def sum_losses(problem: Any, weights: Array | None = None) -> tuple[float, int]:
     if not hasattr(problem, "cost"):
         return 0.0, 0
     k = len(problem.cost)
-    by_label = problem.cost[:, :k].sum(axis=1) / max(k - 1, 1)
+    wrong = problem.cost[:, :k].sum(axis=1) - problem.cost.diagonal()  # where that costs, too
+    by_label = wrong / max(k - 1, 1)
     losses = by_label[problem.labels] * getattr(problem, "node_weight", 1.0)
     if weights is not None:
         starts = getattr(problem, "offsets", getattr(problem, "node_offset", None))

@@ -29,7 +29,7 @@ from hingeline.data.labelled import (
 )
 from hingeline.data.text import open_text
 from hingeline.estimators.allowed import choose_scheme
-from hingeline.estimators.base import choose_scales, no_zeros, scale_C, scale_columns, weigh_rows
+from hingeline.estimators.base import scale_C, weigh_rows
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.estimators.custom import SSVM
 from hingeline.estimators.graph import GraphSSVM, check_graphs, choose_edge_scales, stack_features
@@ -39,14 +39,21 @@ from hingeline.features.input import (
     check_mergeable,
     choose_encoder,
     find_classes,
-    is_dense,
     merge_encoders,
     number_labels,
-    refuse_scale,
     stack_labels,
     stack_sequences,
 )
-from hingeline.features.tables import SparseSequences, TokenTable, renumber
+from hingeline.features.tables import (
+    SparseSequences,
+    TokenTable,
+    choose_scales,
+    is_dense,
+    no_zeros,
+    refuse_scale,
+    renumber,
+    scale_columns,
+)
 
 
 class FilePart(NamedTuple):

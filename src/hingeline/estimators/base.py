@@ -26,6 +26,7 @@ from hingeline.core.primitives import PART, Compiled, Workers, mean_loss, provid
 from hingeline.core.results import DualMemory, History, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.features.input import with_constant
+from hingeline.features.tables import scale_columns
 
 Class = TypeVar("Class", bound=type)
 
@@ -305,7 +306,6 @@ class Streams:
 
 #: ``C="scale"`` is this over the mean squared norm of a row; see ``benchmarks/defaults.py``.
 SCALE = 3.0
-SCALING = ("feature_means_", "feature_scales_")  # What a model file keeps of ``scale=True``.
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -328,6 +328,9 @@ class TableModel:
 
     def _check_rows(self, X: Any, *y: Any, **how: Any) -> Any:
         """Input as arrays, X dense or CSR."""
+        if y:  # to be learnt from
+            checks.refuse_text(X)
+            checks.refuse_none(y[0])
         types = [np.float64, np.float32]
         if how.get("reset", True) and y and is_plain(X, y[0]):
             # What scikit-learn would find after half a millisecond: nothing to convert or refuse.
@@ -347,34 +350,6 @@ class TableModel:
         return tags
 
 
-def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
-    """X with columns scaled as the model does it, if it does; the ``first`` X tells it how."""
-    named = getattr(model, "encoder_", None) is not None
-    if first:
-        dense = not sp.issparse(X)
-        for name in SCALING:
-            vars(model).pop(name, None)
-        if named and model._wants_scale(True) and (X.data != 1.0).any():
-            vars(model).update(choose_scales(model, *measure_named(X)))
-        elif model._wants_scale(dense) and dense:
-            vars(model).update(choose_scales(model, *measure_columns(X)))
-        elif model._wants_scale(dense):
-            model.feature_means_ = np.zeros(X.shape[1])
-            model.feature_scales_ = no_zeros(abs(X).max(axis=0).toarray().ravel())
-    if SCALING[0] not in vars(model):
-        return X
-    more = (0, X.shape[1] - len(model.feature_means_))  # columns that came later
-    model.feature_means_ = means = np.pad(model.feature_means_, more)
-    model.feature_scales_ = sizes = np.pad(model.feature_scales_, more, constant_values=1.0)
-    if named:  # what a token lacks stays 0
-        data = (X.data - means[X.indices]) / sizes[X.indices]
-        return sp.csr_matrix((data.astype(X.dtype), X.indices, X.indptr), X.shape)
-    if sp.issparse(X) and not means.any():
-        return sp.csr_matrix(X @ sp.diags(1.0 / sizes), dtype=X.dtype)
-    rows = X.toarray() if sp.issparse(X) else X
-    return ((rows - means) / sizes).astype(X.dtype)
-
-
 def is_plain(X: Any, y: Any) -> bool:
     """Whether X is a plain table, dense or CSR, of finite floats, and y has an integer a row."""
     sparse = sp.issparse(X) and X.format == "csr"
@@ -382,59 +357,6 @@ def is_plain(X: Any, y: Any) -> bool:
         return False
     fine = X.ndim == 2 and min(X.shape) > 0 and type(y) is np.ndarray and y.dtype.kind == "i"
     return fine and y.shape == X.shape[:1] and bool(np.isfinite(X.data if sparse else X).all())
-
-
-def measure_columns(X: Array) -> tuple[Array, ...]:
-    """Means and deviations of columns, the share that is not 0, the largest size and the least."""
-    with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
-        means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-    filled = np.count_nonzero(X, axis=0) / len(X)
-    return means, sizes, filled, abs(X).max(axis=0), X.min(axis=0)
-
-
-def measure_named(X: sp.csr_matrix) -> tuple[Array, ...]:
-    """The same of numbers in dicts; only what all tokens have is centred, small rare ones are 1."""
-    values, (n, d) = X.data.astype(np.float64), X.shape
-    count = np.maximum(np.bincount(X.indices, minlength=d), 1)
-    means = np.where(count == n, np.bincount(X.indices, values, d) / count, 0.0)
-    squares = np.bincount(X.indices, (values - means[X.indices]) ** 2, d)
-    largest, least = (np.ravel(a.toarray()) for a in (abs(X).max(axis=0), X.min(axis=0)))
-    small = (2 * count < n) & (largest <= 10.0)
-    return means, np.sqrt(squares / count), count / n, np.where(small, 1.0, largest), least
-
-
-def choose_scales(
-    model: Any, means: Array, deviations: Array, filled: Array, largest: Array, least: Array
-) -> dict[str, Array]:
-    """What is subtracted from dense columns, and what they are divided by: :data:`SCALING`.
-
-    Unasked, a column that is 0 more often than not (an indicator, a pixel) is like a sparse one,
-    since its deviation says how rare it is, not how large; and columns stay as they are whose size
-    is that of an indicator, up to a factor of 2: their root mean square or, without negative values
-    (shares, grey values from 0 to 1), the largest. Nothing where all stay. Columns with deviations
-    that differ by a factor of 5 at most have one unit (embeddings, lengths): one divisor for all
-    keeps what their sizes say.
-    """
-    sizes = no_zeros(deviations)
-    if model.scale is None:
-        rare = filled < 0.5
-        means, sizes = np.where(rare, 0.0, means), np.where(rare, no_zeros(largest), sizes)
-        size = np.where(rare, largest, np.hypot(means, deviations))
-        fine = (size <= 2.0) & (np.where(least >= 0.0, largest, size) >= 0.5)
-        if fine.all():
-            return {}
-        vary = deviations[deviations > 0.0]
-        if vary.size and not rare.any() and vary.max() <= 5.0 * vary.min():
-            sizes = no_zeros(np.full(len(sizes), np.sqrt(np.mean(vary**2))))
-        else:
-            means, sizes = np.where(fine, 0.0, means), np.where(fine, 1.0, sizes)
-    return dict(zip(SCALING, (means, sizes), strict=True))
-
-
-def no_zeros(sizes: Array) -> Array:
-    """Columns that are constant, or overflow, stay as they are."""
-    sizes = sizes.astype(np.float64)
-    return np.where((sizes > 0.0) & np.isfinite(sizes), sizes, 1.0)
 
 
 def weigh_rows(problem: Any, weights: Array) -> Array:

@@ -19,9 +19,16 @@ from hingeline.core.loop import Reporter
 from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators import allowed as masks
 from hingeline.estimators import base
-from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, scale_columns, share_docs
+from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.features import input as reading
-from hingeline.features.tables import Labels, TokenTable
+from hingeline.features.tables import (
+    Labels,
+    TokenTable,
+    is_dense,
+    refuse_scale,
+    scale_columns,
+    skip_empty,
+)
 from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
@@ -78,13 +85,17 @@ class TokenModel:
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
 
-    def _learn_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
-        """Tokens of the first sequences as rows, and where sequences begin."""
+    def _learn_tokens(
+        self: Any, X: Any, lengths: Any, sample_weight: Any = None
+    ) -> tuple[Any, ...]:
+        """Tokens of the first sequences as rows, where sequences begin, and their weights."""
         self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
-        reading.refuse_scale(self.encoder_, self.scale)
-        dense = self.encoder_ is None and reading.is_dense(X) and self._wants_scale(True)
-        rows = scale_columns(self, matrix.toarray() if dense else matrix, True)
-        return checks.as_csr(rows), offsets
+        refuse_scale(self.encoder_, self.scale)
+        weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
+        dense = self.encoder_ is None and is_dense(X) and self._wants_scale(True)
+        each = np.repeat(weights, np.diff(offsets))
+        rows = scale_columns(self, matrix.toarray() if dense else matrix, each)
+        return checks.as_csr(rows), offsets, weights
 
     def _read_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
         """Tokens of new sequences as rows, and where sequences begin."""
@@ -130,10 +141,10 @@ class ChainModel:
     emission_coef_ = property(lambda self: self._view("emission").T)  # (labels, features), a view
     intercept_ = property(lambda self: self._view("intercept")[0])  # zero without a constant
 
-    def _read(self: Any, X: Any, y: Any, lengths: Any) -> tuple[sp.csr_matrix, Array, Array]:
-        """Tokens as rows, where sequences begin, and labels, whose classes are learnt."""
+    def _read(self: Any, X: Any, y: Any, lengths: Any, sample_weight: Any) -> tuple[Any, ...]:
+        """Rows, where sequences begin, labels, whose classes are learnt, and weights."""
         with Reporter(type(self).__name__, getattr(self, "verbose", None)).during("encoding"):
-            matrix, offsets = self._learn_tokens(X, lengths)
+            matrix, offsets, weights = self._learn_tokens(X, lengths, sample_weight)
         flat = reading.stack_labels(y, offsets, lengths)
         if isinstance(X, TokenTable) and X.column(-1).tolist() == flat:
             what = f"the last column of X, {X.names[-1]!r}, holds the labels that are to be learnt"
@@ -143,7 +154,7 @@ class ChainModel:
         labels = reading.number_labels(flat, index)
         given = self.classes_, labels, offsets
         self.scheme_ = self.scheme and masks.choose_scheme(self.scheme, *given)
-        return matrix, offsets, labels
+        return matrix, offsets, labels, weights
 
     def _pose(
         self: Any, given: Any, cost: Array, cache_mb: float, allowed: Any = None, stride: Any = None
@@ -188,12 +199,10 @@ class ChainModel:
             ``{position: label or labels}``. Also one boolean array (all tokens, labels).
         """
         check_is_fitted(self, "weights_")
-        empty = reading.find_empty(X, lengths)
-        if empty is not None:
-            rest = [i for i in range(len(X)) if i not in empty]
-            known = None if allowed is None else [allowed[i] for i in rest]
-            others = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())
-            return Labels(self.classes_[:0] if i in empty else next(others) for i in range(len(X)))
+        again, nothing = (lambda X, own: self.predict(X, None, own)), self.classes_[:0]
+        found = skip_empty(X, lengths, again, nothing, allowed)
+        if found is not None:
+            return found
         problem = self._prepare(X, lengths, allowed)
         labels = self.classes_[self._decode(problem)]
         found = [labels[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]
@@ -367,8 +376,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         sample_weight : array-like, one per sequence, optional; multiplies its slack, 0 drops it
         """
         self.check_parameters()
-        matrix, offsets, labels = self._read(X, y, lengths)
-        weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
+        matrix, offsets, labels, weights = self._read(X, y, lengths, sample_weight)
         if self.scheme is None and any(str(label)[1:2] == "-" for label in self.classes_):
             # Before the fit: callbacks that predict see the labels that users will see.
             self.scheme_ = masks.find_scheme(self.classes_, labels, offsets)
@@ -414,7 +422,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         with stream.undo_on_error():
             with Reporter(type(self).__name__, self.verbose).during("encoding"):
                 if first:
-                    matrix, offsets = self._learn_tokens(X, lengths)
+                    matrix, offsets, _ = self._learn_tokens(X, lengths, sample_weight)
                 else:
                     encoder = getattr(self, "encoder_", None)
                     matrix, offsets = reading.known_tokens(encoder, X, lengths, grow=True)
@@ -461,10 +469,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         matrix, offsets = self._read_tokens(X, lengths)
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = reading.stack_labels(y, offsets, lengths)
-        for label in filter(lambda label: label not in index, flat):
-            what = f"y holds {label!r}, which is not among classes_"
-            raise ValueError(f"{what}: leave its sequence out.")
-        labels = reading.number_labels(flat, index)
+        labels = reading.number_labels(flat, index, "leave its sequence out")
         known = self.classes_, labels, offsets
         masks.choose_scheme(self.scheme and self.scheme_, *known)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
@@ -555,8 +560,8 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
 
         began = time.perf_counter()
         self.check_parameters()
-        matrix, offsets, labels = self._read(X, y, lengths)
-        weights = float(self.C) * checks.check_sample_weight(sample_weight, len(offsets) - 1)
+        matrix, offsets, labels, weights = self._read(X, y, lengths, sample_weight)
+        weights = float(self.C) * weights
         problem = self._make(self._with_constant(matrix), offsets, labels)
         base.refuse_overflow(problem, float(weights.sum()))
         limits: Any = {"tol": float(self.tol), "max_iter": int(self.max_iter), "started": began}

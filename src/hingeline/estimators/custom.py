@@ -99,7 +99,7 @@ class SSVM(BaseSSVM, BaseModel):
         text = "structure is missing: pass an instance of your subclass of Structure."
         require(self.structure is not None, text, TypeError)
         methods = custom.methods_of(self.structure)
-        listed = hasattr(X, "__len__") and hasattr(y, "__len__")
+        listed = all(hasattr(v, "__len__") and getattr(v, "ndim", 1) for v in (X, y))
         require(listed, "X and y must be lists of one length.", TypeError)
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         require(len(X) > 0, "X is empty: there are no examples.")

@@ -52,10 +52,7 @@ def parse_best(
             counts[i] = find_best_trees(table, problem.projective == 1, rows, values[i])
 
 
-@kernel
-def find_places(problem: DependencyProblem, i: int, m: int, h: int, places: Array) -> int:
-    """Where the weights of an arc lie; see :func:`hingeline.structures.dependency.list_arc`."""
-    return dependency.list_arc(problem, i, m, h, places)
+find_places = kernel(dependency.list_arc)  # where the weights of an arc lie
 
 
 class ArcWeight(NamedTuple):
@@ -297,12 +294,15 @@ class DependencySSVM(BaseSSVM, BaseModel):
 
 def read_trees(y: Any, offsets: Array) -> tuple[Array, list[Any]]:
     """Heads (1, 2, … within a sentence, 0 for the root) and labels of all words, checked."""
-    require(hasattr(y, "__len__"), f"y must be a list of trees, got {type(y).__name__}.", TypeError)
+    listed = checks.is_list(y) and hasattr(y, "__len__")
+    require(listed, f"y must be a list of trees, got {type(y).__name__}.", TypeError)
     n = len(offsets) - 1
     require(len(y) == n, f"X has {n} sentences and y has {len(y)} trees: they must agree.")
     heads, labels = np.empty(offsets[-1], dtype=np.int64), []
     for i, tree in enumerate(y):
         lo, length = int(offsets[i]), int(offsets[i + 1] - offsets[i])
+        listed = checks.is_list(tree) and hasattr(tree, "__len__")
+        require(listed, f"y[{i}] is {tree!r:.60}: a tree is a list of (head, label).", TypeError)
         what = f"y[{i}] has {len(tree)} words and X[{i}] has {length}"
         require(len(tree) == length, f"{what}: give a pair (head, label) for every word.")
         for t, word in enumerate(tree):

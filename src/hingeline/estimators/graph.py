@@ -16,16 +16,9 @@ from hingeline._checks import Array
 from hingeline.core import registry
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
-from hingeline.estimators.base import (
-    BaseModel,
-    BaseSSVM,
-    choose_scales,
-    measure_columns,
-    scale_columns,
-    share_docs,
-)
+from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.input import find_classes, number_labels, stack_labels, stack_sequences
-from hingeline.features.tables import Labels
+from hingeline.features.tables import Labels, choose_scales, measure_columns, scale_columns
 from hingeline.inference.factor_graph import join, make_topology, starts_of
 from hingeline.inference.map import INFERENCE, map_milp
 from hingeline.structures import graph, graph_blocks
@@ -84,16 +77,16 @@ class Graph:
             what = f"edge_features has {len(own)} rows, but there are {len(edges)} edges"
             checks.require(len(own) == len(edges), f"{what}: give one row per edge.")
             found["edge_features"] = own.astype(np.float64)
-        if self.node_weights is not None:
-            found["node_weights"] = checks.as_weights("node_weights", self.node_weights, n, "node")
+        weights = np.ones(n) if self.node_weights is None else self.node_weights
+        found["node_weights"] = checks.as_weights("node_weights", weights, n, "node")
         for name, count in (("node_types", n), ("edge_types", len(edges))):
-            if getattr(self, name) is not None:
-                types = np.asarray(getattr(self, name))
-                text = f"{name} has shape {types.shape}, expected ({count},): one each."
-                checks.require(types.shape == (count,), text)
-                fine = not count or (types.dtype.kind in "iu" and types.min() >= 0)
-                checks.require(fine, f"{name} must be integers ≥ 0.", TypeError)
-                found[name] = types.astype(np.int64)
+            given = getattr(self, name)
+            types = np.zeros(count, dtype=np.int64) if given is None else np.asarray(given)
+            text = f"{name} has shape {types.shape}, expected ({count},): one each."
+            checks.require(types.shape == (count,), text)
+            fine = not count or (types.dtype.kind in "iu" and types.min() >= 0)
+            checks.require(fine, f"{name} must be integers ≥ 0.", TypeError)
+            found[name] = types.astype(np.int64)
         factors = {} if self.factors is None else self.factors
         what = f"factors must be a dict of {{name: sets of nodes}}, got {type(factors).__name__}"
         how = "those under one name share their weights"
@@ -349,7 +342,7 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
     """
     one = isinstance(X, Graph)
     checks.require(not one, "X is one Graph: pass a list of graphs, [graph].", TypeError)
-    fine = isinstance(X, (Sequence, np.ndarray)) and not isinstance(X, (str, bytes))
+    fine = isinstance(X, (Sequence, np.ndarray)) and checks.is_list(X)
     checks.require(fine, f"X must be a list of hingeline.Graph, got {type(X).__name__}.", TypeError)
     checks.require(len(X) > 0, "X is empty: there are no graphs.")
     kinds = zip(("node", "edge"), fitted, strict=False)
@@ -458,9 +451,10 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         flat = [label for own in labels for label in own]
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
-        nodes, dense, edges = stack_features(graphs)
+        counted = [x for x, weight in zip(graphs, weights, strict=True) if weight]
+        nodes, dense, edges = stack_features(counted)
         dense = dense and self._wants_scale(True)
-        scale_columns(self, nodes.toarray() if dense else nodes, first=True)
+        scale_columns(self, nodes.toarray() if dense else nodes, np.ones(nodes.shape[0]))
         self.__dict__.pop("edge_feature_scales_", None)
         if edges.size and self._wants_scale(True):
             self.__dict__.update(choose_edge_scales(self, *measure_columns(edges)))
@@ -488,9 +482,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
                     what = f"X[{i}].factors[{name!r}] joins {order} nodes, but others of that name"
                     raise ValueError(f"{what} {orders[name]}: use another name.")
             for name, count in counts.items():
-                types = getattr(x, name)
-                if types is not None and len(types):
-                    counts[name] = max(count, 1 + int(types.max()))
+                counts[name] = max(count, 1 + int(getattr(x, name).max(initial=0)))
         self.n_node_types_, self.n_edge_types_ = counts.values()
         self.factor_orders_ = {name: orders[name] for name in sorted(orders)}
 
@@ -498,12 +490,9 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         k = len(self.classes_)
         featured = self.n_edge_features_ > 0
         sizes = getattr(self, "edge_feature_scales_", 1.0)
-        topologies, node_types, node_weights, factor_templates, values = [], [], [], [], []
+        topologies, factor_templates, values = [], [], []
         for x in graphs:
-            node_types.append(np.zeros(x.n_nodes, int) if x.node_types is None else x.node_types)
-            node_weights.append(np.ones(x.n_nodes) if x.node_weights is None else x.node_weights)
-            types = np.zeros(x.n_edges, int) if x.edge_types is None else x.edge_types
-            factor_templates.append(types)
+            factor_templates.append(x.edge_types)
             sets = [x.edges]
             if featured and x.n_edges:
                 values.append((x.edge_features / sizes).ravel())
@@ -517,11 +506,12 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         orders = [*[2] * self.n_edge_types_, *self.factor_orders_.values()]
         widths = np.ones(len(orders), dtype=int)
         widths[: self.n_edge_types_] = max(1, self.n_edge_features_)
-        templates = np.concatenate(node_types), np.concatenate(factor_templates)
+        node_types = np.concatenate([x.node_types for x in graphs])
+        templates = node_types, np.concatenate(factor_templates)
         counts = np.full(self.n_node_types_, k), widths, np.array([k**order for order in orders])
         matrix = checks.as_csr(scale_columns(self, stack_features(graphs)[0]))
         known = (join(topologies), *templates, *counts, self._with_constant(matrix), labels, cost)
-        more: dict[str, Any] = {"node_weight": np.concatenate(node_weights)}
+        more: dict[str, Any] = {"node_weight": np.concatenate([x.node_weights for x in graphs])}
         if featured:
             more["factor_start"] = starts_of(widths[templates[1]])
             more["factor_values"] = np.concatenate([*values, np.empty(0)])
@@ -571,10 +561,9 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         known = {"node_types": self.n_node_types_, "edge_types": self.n_edge_types_}
         for i, x in enumerate(graphs):
             for name, most in known.items():
-                types = getattr(x, name)
-                if types is not None and len(types) and types.max() >= most:
-                    what = f"X[{i}].{name} holds {int(types.max())}"
-                    raise ValueError(f"{what}, but the model knows 0 to {most - 1}.")
+                largest = int(getattr(x, name).max(initial=0))
+                what = f"X[{i}].{name} holds {largest}, but the model knows 0 to {most - 1}."
+                checks.require(largest < most, what)
             for name, scopes in x.factors.items():
                 order, known_orders = scopes.shape[1], self.factor_orders_
                 what = f"X[{i}].factors[{name!r}] joins {order} nodes, which the model was not"
@@ -614,7 +603,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             # Not arrays: labels of different types must not become equal.
             hits = np.array([a == b for a, b in zip(guess.tolist(), own, strict=True)], dtype=float)
             known = np.array([self.void_label is None or b != self.void_label for b in own])
-            each = weight * known * (1.0 if x.node_weights is None else x.node_weights)
+            each = weight * known * x.node_weights
             right += float(each @ hits)
             total += float(each.sum())
         checks.require(total > 0.0, "there is no node to judge by: all are void or weigh nothing.")

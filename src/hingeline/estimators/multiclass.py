@@ -13,14 +13,8 @@ from sklearn.utils.validation import _num_features
 from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Layout
-from hingeline.estimators.base import (
-    BaseModel,
-    BaseSSVM,
-    Streams,
-    TableModel,
-    scale_columns,
-    share_docs,
-)
+from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, TableModel, share_docs
+from hingeline.features.tables import scale_columns
 from hingeline.structures import multiclass
 
 
@@ -89,15 +83,16 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
         sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
-        checks.refuse_text(X)
-        checks.refuse_none(y)
         X, y = self._check_rows(X, y)
+        classes, labels = checks.number_classes(y)
         self._check_targets(y)
-        self.classes_, labels = checks.number_classes(y)
-        text = f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
+        self.classes_ = classes
+        text = (
+            f"y has one class only ({self.classes_.tolist()[0]!r}): at least 2 classes are needed."
+        )
         checks.require(len(self.classes_) > 1, text)
         weights = checks.check_sample_weight(sample_weight, len(labels))
-        rows = self._with_constant(checks.as_csr(scale_columns(self, X, first=True)))
+        rows = self._with_constant(checks.as_csr(scale_columns(self, X, weights)))
         self._fit_problem(self._make(rows, None, labels.astype(np.int32)), weights)
         return self
 
@@ -129,24 +124,23 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
         self.check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
-        checks.refuse_none(y)
         from hingeline.streaming.stream import add_classes
 
         first = not stream
         with stream.undo_on_error():
             X, y = self._check_batch(X, y, first)
+            distinct, numbers = checks.number_classes(y)
             self._check_targets(y)
             if first:
                 self.classes_ = np.unique(y if classes is None else classes)
             more = [] if classes is None else np.unique(classes).tolist()
-            distinct, numbers = checks.number_classes(y)
             self.classes_ = add_classes(self.classes_, [*more, *distinct.tolist()])
             text = "at least 2 classes are needed: pass classes= at the first call."
             checks.require(len(self.classes_) > 1, text)
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             table = np.array([index[label] for label in distinct.tolist()], dtype=np.int32)
             weights = checks.check_sample_weight(sample_weight, len(numbers))
-            rows = checks.as_csr(scale_columns(self, X, first))
+            rows = checks.as_csr(scale_columns(self, X, weights if first else None))
             stream.learn((rows, None, table[numbers]), weights, passes, memory)
         return self
 

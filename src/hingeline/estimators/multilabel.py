@@ -15,8 +15,9 @@ from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
-from hingeline.estimators.base import BaseModel, BaseSSVM, TableModel, scale_columns, share_docs
+from hingeline.estimators.base import BaseModel, BaseSSVM, TableModel, share_docs
 from hingeline.estimators.graph import GraphModel, check_pairs
+from hingeline.features.tables import scale_columns
 from hingeline.inference.factor_graph import are_forests, join, make_topology
 from hingeline.inference.map import INFERENCE
 from hingeline.structures.graph_blocks import GraphProblem, layout, make_problem
@@ -39,13 +40,13 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
         y = y[:, 0]
     if y.ndim == 1:
         kind = type_of_target(y, input_name="y", raise_unknown=True)
-        classes, numbers = np.unique(y, return_inverse=True)
+        classes, numbers = checks.number_classes(y)
         text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
         checks.require(kind in ("binary", "multiclass"), text)
         what = f"Only binary classification is supported. The type of the target is {kind}."
         how = "Give indicators of shape (n_samples, n_labels), or use MulticlassSSVM."
         checks.require(len(classes) <= 2, f"{what} {how}")
-        text = f"y has one class only ({classes[0]!r}): at least 2 classes are needed."
+        text = f"y has one class only ({classes.tolist()[0]!r}): at least 2 classes are needed."
         checks.require(len(classes) == 2, text)
         return numbers.astype(np.int32)[:, None], classes
     for bad in y[(y != 0) & (y != 1)].tolist():
@@ -164,17 +165,15 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
-        checks.refuse_text(X)
-        checks.refuse_none(y)
         what = "y is a list of label sets: turn it into indicators first, with"
         how = "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)"
         checks.require(not _are_label_sets(y), f"{what} {how}.")
         names = getattr(y, "columns", None)
         X, y = self._check_rows(X, y, multi_output=True)
-        X = scale_columns(self, X, first=True)
         indicator, self.classes_ = read_indicator(y, names)
         n, self.n_labels_ = indicator.shape
         weights = checks.check_sample_weight(sample_weight, n)
+        X = scale_columns(self, X, weights)
         self.edges_ = find_pairs(self.edges, indicator, weights)
         self._refuse_too_many_pairs(n)
         cost = checks.check_loss(self.loss, "hamming", 2, vector=True)

@@ -8,14 +8,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
-from hingeline._checks import Array, positive, require, warn
+from hingeline._checks import Array, as_floats, draw_seed, positive, require, warn
 from hingeline.core.blocks import WorkingSet
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Compiled, Workers
@@ -133,7 +131,7 @@ def C_path(estimator: BaseSSVM, X: Any, y: Any, Cs: Values = None, **fit_params:
     >>> bool((path.relative_gaps <= 0.01).all())
     True
     """
-    default = signature(type(estimator)).parameters["C"].default
+    default = type(estimator).C
     middle = default if isinstance(default, float) else 0.1
     values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * middle if Cs is None else Cs)
     model = _start(estimator, slack="max" if estimator.slack == "nu" else estimator.slack, nu=None)
@@ -205,7 +203,7 @@ class HeldOut:
         active = np.flatnonzero(weights > 0.0)
         what = f"{name}='auto' holds out one example in {FIFTH}, and there are only"
         require(len(active) >= 2 * FIFTH, f"{what} {len(active)}: give {name} as a number.")
-        seed = check_random_state(estimator.random_state).randint(2**31 - 1)
+        seed = draw_seed(estimator.random_state)
         self.held = np.zeros(len(weights), dtype=bool)
         self.held[np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]] = True
         self.rest = np.where(self.held, 0.0, weights)
@@ -372,12 +370,9 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
 
 def _check_values(name: str, values: Any) -> Array:
     """Positive numbers, sorted."""
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numbers, got {values!r:.60}.") from error
-    if numbers.ndim != 1 or len(numbers) == 0:
-        raise ValueError(f"{name} must be a sequence of numbers, got {values!r:.60}.")
+    numbers = as_floats(values, f"{name} must be numbers, got {values!r:.60}.")
+    fine = numbers.ndim == 1 and len(numbers)
+    require(fine, f"{name} must be a sequence of numbers, got {values!r:.60}.")
     for value in numbers.tolist():
         positive(name, value)
     return np.unique(numbers)
@@ -388,7 +383,7 @@ def _start(estimator: BaseSSVM, **params: Any) -> Any:
     what = f"a path needs one of Hingeline's estimators, got {type(estimator).__name__}"
     fine = isinstance(estimator, BaseSSVM)
     require(fine, f"{what}: for a pipeline, transform X first.", TypeError)
-    default = signature(type(estimator)).parameters["C"].default
+    default = type(estimator).C
     model = clone(estimator).set_params(warm_start=True, C=default, **params)
     model.check_parameters()
     return model

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,7 +20,7 @@ from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.chain import TokenModel
 from hingeline.features import input as reading
 from hingeline.features.segments import SegmentTemplates
-from hingeline.features.tables import Labels
+from hingeline.features.tables import Labels, skip_empty
 from hingeline.structures import segment
 from hingeline.structures.segment import SegmentProblem
 
@@ -214,7 +215,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
             Multiplies a sequence's slack; 0 drops it.
         """
         self.check_parameters()
-        matrix, offsets = self._learn_tokens(X, lengths)
+        matrix, offsets, weights = self._learn_tokens(X, lengths, sample_weight)
         self.scheme_, first, stop, kinds = self._read_outputs(y, offsets, lengths)
         every = kinds if int((stop - first).sum()) == offsets[-1] else [*kinds, OUTSIDE]
         self.classes_, index = reading.find_classes(every)
@@ -231,7 +232,6 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
             segments = self.segment_encoder_.fit_transform(X, spans)
         counted = kind if self.loss == "spans" else labels >> (2 * bits)
         weight = checks.check_class_weight(self.class_weight, self.classes_.tolist(), counted)
-        weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
         examples = self._with_constant(matrix), offsets, labels
         self._fit_problem(self._pose(examples, segments, weight, 512.0), weights)
         return self
@@ -314,13 +314,9 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
     def _find(self, X: Any, lengths: Any) -> tuple[list[list[Span]], Array]:
         """Spans of every sequence, and where sequences begin; those without tokens have none."""
         check_is_fitted(self, "weights_")
-        empty = reading.find_empty(X, lengths)
-        if empty is not None:
-            rest = [x for i, x in enumerate(X) if i not in empty]
-            others = iter(self._find(rest, None)[0] if rest else ())
-            sizes = [0 if i in empty else len(x) for i, x in enumerate(X)]
-            found = [[] if i in empty else next(others) for i in range(len(X))]
-            return found, np.cumsum([0, *sizes])
+        found = skip_empty(X, lengths, lambda X: self._find(X, None)[0], [])
+        if found is not None:
+            return found, np.cumsum([0, *(x.shape[0] if sp.issparse(x) else len(x) for x in X)])
         problem = self._prepare(X, lengths)
         numbers = np.empty(problem.offsets[-1], dtype=np.int32)
         self._over(segment.decode_all, problem, numbers)

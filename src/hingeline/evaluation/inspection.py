@@ -12,11 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, as_csr, numeric_matrix, positive, require
+from hingeline._checks import Array, as_csr, positive, require
 from hingeline.core.results import Rows, align
 from hingeline.data.text import atomic_text
-from hingeline.estimators.base import scale_columns
-from hingeline.features.input import known_tokens, plain_labels
+from hingeline.features.input import plain_labels
 
 Index = int | None
 Names = Sequence[str] | None  # of features
@@ -343,19 +342,26 @@ def explain(
         n = x.shape[0] if hasattr(x, "shape") else len(x)
         what = f"index={index} is beyond x, which has {n} examples: count from 0."
         require(-n <= index < n, what, IndexError)
+    one = [x] if index is None else x[index:][:1]  # of frames, too
     if hasattr(model, "_compare_best"):  # trees and segments know how two of them differ
         require(feature_names is None, "feature_names are those of the templates: leave them out.")
-        one = [x] if index is None else x[index:][:1]
         best, rival, score, its_score, differences = model._compare_best(one, against)
         return Explanation(best, rival, score, its_score, _rank(differences))
-    x = x if index is None else x[index]
     blocks = read_blocks(model)
     names = find_names(model, feature_names)
-    matrix, chosen = _encode(model, x, blocks)
+    if blocks.is_chain:
+        matrix = model._read_tokens(one, None)[0].astype(np.float64)
+    else:
+        one = one if index is not None else x if sp.issparse(x) else np.atleast_2d(x)
+        matrix = as_csr(model._new_rows(one)).astype(np.float64)
+        n_rows = matrix.shape[0]
+        require(n_rows == 1, f"x has {n_rows} rows: pass one example, or index=.")
+    predicted = plain_labels(model.predict(one)[0 if blocks.is_chain else slice(None)])
+    chosen = [blocks.labels.index(label) for label in predicted]
     used = np.unique(matrix.indices)  # only the columns that occur
     emissions = np.asarray(matrix[:, used] @ blocks.features[:, used].T) + blocks.constant
     if against is None:
-        other = _find_second(model, x, emissions, blocks, chosen)
+        other = _find_second(model, one, emissions, blocks, chosen)
     else:
         other = _numbers(against, blocks, len(chosen))
     rows = _rank(_compare_paths(matrix, blocks, names, chosen, other))
@@ -371,22 +377,6 @@ Differences = Iterable[tuple[int, str, str, str, str, float, float]]
 def _rank(differences: Differences) -> list[Contribution]:
     rows = [Contribution(*row, row[5] * row[6]) for row in differences if row[5] * row[6] != 0.0]
     return sorted(rows, key=lambda row: (-abs(row.contribution), row.position))
-
-
-def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:
-    """One sequence as CSR rows, and its predicted labels by number."""
-    if blocks.is_chain:
-        matrix, _ = known_tokens(getattr(model, "encoder_", None), [x], None)
-    else:
-        matrix = numeric_matrix(x if sp.issparse(x) else np.atleast_2d(x), "x")
-        n_rows = matrix.shape[0]
-        require(n_rows == 1, f"x has {n_rows} rows: pass one example, or index=.")
-    given, known = matrix.shape[1], blocks.features.shape[1]
-    text = f"x has {given} features, but {type(model).__name__} was fitted with {known}."
-    require(given == known, text)
-    predicted = model.predict([x])[0] if blocks.is_chain else model.predict(matrix)
-    numbers = [blocks.labels.index(label) for label in plain_labels(predicted)]
-    return as_csr(scale_columns(model, matrix)).astype(np.float64), numbers
 
 
 def _numbers(against: Any, blocks: Blocks, length: int) -> list[int]:
@@ -407,14 +397,16 @@ def _path_score(emissions: Array, blocks: Blocks, path: list[int]) -> float:
     return float(score + blocks.start[path[0]] + blocks.end[path[-1]])
 
 
-def _find_second(model: Any, x: Any, scores: Array, blocks: Blocks, chosen: list[int]) -> list[int]:
+def _find_second(
+    model: Any, one: Any, scores: Array, blocks: Blocks, chosen: list[int]
+) -> list[int]:
     """The labels of the second highest score, valid in the scheme."""
     nothing = "there is nothing to compare with"
     require(len(blocks.labels) > 1, f"the model knows one label only: {nothing}.")
     if not blocks.is_chain:
         best_two = np.argsort(-scores[0], kind="stable")[:2].tolist()
         return [k for k in best_two if [k] != chosen][:1]
-    best = model.predict_nbest([x], 2)[0]
+    best = model.predict_nbest(one, 2)[0]
     require(len(best) > 1, f"no other labelling is valid in the scheme: {nothing}.")
     return [blocks.labels.index(label) for label in plain_labels(best[1][0])]
 

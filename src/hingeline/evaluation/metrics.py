@@ -229,6 +229,7 @@ def iou_score(y_true: Any, y_pred: Any, *, weights: Any = None, void_label: Any 
     require(len(sizes) == len(pairs.true), f"{what}: give one for each.")
     known = np.array([label != void_label for label in pairs.labels])[pairs.true]
     true, predicted, sizes = pairs.true[known], pairs.predicted[known], sizes[known]
+    require(sizes.any(), "there is nothing to judge by: all labels are void or weigh nothing.")
     n, right = len(pairs.labels), true == predicted
     both = np.bincount(true[right], sizes[right], n)
     union = np.bincount(true, sizes, n) + np.bincount(predicted, sizes, n) - both

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, is_list, require, require_type, whole_number
 from hingeline.features.tables import TokenTable
 
 #: The first-order set of McDonald, Crammer and Pereira (2005), with both tags of CoNLL-U.
@@ -52,7 +52,7 @@ COLUMNS = ("form", "lemma", "upos", "xpos", "feats")
 DERIVED = {"prefix": lambda form: form[:5], "suffix": lambda form: form[-3:].lower()}
 _SLOT = re.compile(r"([hm])\.(\w+)([+-]\d+)?")
 _STATE = ("arcs", "labels", "tags", "column_names")  # what a fit finds
-_BITS = ("arc_bits", "label_bits")
+_BITS, MOST_BITS = ("arc_bits", "label_bits"), 28
 _NOTHING, _ROOT = "\0none", "\0root"
 
 
@@ -132,10 +132,12 @@ class ArcFeatures(BaseEstimator):
         if isinstance(X, TokenTable):
             table = X
         else:
-            if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__len__"):
-                raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
+            listed = is_list(X) and hasattr(X, "__len__")
+            require_type(listed, "X", "a list of sentences", X)
             alone = isinstance(next(iter(X), None), Mapping)
             require(not alone, "X[0] is a word, not a sentence: pass [X] for one sentence.")
+            for i, sentence in enumerate(X):
+                require_type(is_list(sentence), f"X[{i}]", "a list of words", sentence)
             first = next((word for sentence in X for word in sentence), None)
             names = ("form",) if isinstance(first, str) else tuple(self.columns)
             if isinstance(first, Mapping):
@@ -166,9 +168,10 @@ class ArcFeatures(BaseEstimator):
         read |= {str(self.between)} if self.tags_ else set()
         self.column_names_ = [name for name in table.names if name in read]
         for name, rows, most in zip(_BITS, (4.0, 0.5), (20, 17), strict=True):
-            given = getattr(self, name)
-            usual = int(np.clip(np.ceil(np.log2(rows * table.n_tokens)), 8, most))
-            setattr(self, f"{name}_", _check_bits(name, usual if given is None else given))
+            bits = getattr(self, name)
+            if bits is None:
+                bits = int(np.clip(np.ceil(np.log2(rows * table.n_tokens)), 8, most))
+            setattr(self, f"{name}_", whole_number(name, bits, 1, MOST_BITS))
         return self
 
     def transform(self, X: Any) -> ArcCodes:
@@ -235,14 +238,9 @@ class ArcFeatures(BaseEstimator):
             require(type(texts) is list and {*map(type, texts)} <= {str}, f"{name} must be texts")
             setattr(self, f"{name}_", texts)
         [parse_template(t) for t in [*self.arcs_, *self.labels_]]
-        self.arc_bits_, self.label_bits_ = (_check_bits(name, meta[name]) for name in _BITS)
+        for name in _BITS:
+            setattr(self, f"{name}_", whole_number(name, meta[name], 1, MOST_BITS))
         return self
-
-
-def _check_bits(name: str, bits: Any) -> int:
-    fine = isinstance(bits, (int, np.integer)) and 1 <= bits <= 28
-    require(fine, f"{name} must be a whole number from 1 to 28, or None, got {bits!r:.40}.")
-    return int(bits)
 
 
 def _read_dicts(sentence: Any, names: Sequence[str], i: int) -> Iterator[tuple[Any, ...]]:

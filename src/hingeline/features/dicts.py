@@ -555,7 +555,7 @@ def _lay_out(seen: Array, dtype: Any, piece: tuple[Array, ...]) -> tuple[Array, 
 
 
 def _tokens(sentence: Any, i: int) -> list[Any]:
-    if isinstance(sentence, (str, bytes, dict)) or not hasattr(sentence, "__iter__"):
+    if not is_list(sentence):
         what = f"X[{i}] must be a list of tokens, got {type(sentence).__name__}: a sentence is"
         raise TypeError(f"{what} a list of dicts, of lists of strings or of strings.")
     return [*sentence]

@@ -13,11 +13,19 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, is_list, numeric_matrix, require, require_type
+from hingeline._checks import (
+    Array,
+    is_list,
+    is_missing,
+    numeric_matrix,
+    require,
+    require_type,
+    whole_number,
+)
 from hingeline._files import pack_texts, unpack_texts
-from hingeline.features.tables import SparseSequences, TokenTable
+from hingeline.features.tables import CSR, SparseSequences, TokenTable, is_empty
 
-_CSR = {sp.csr_matrix, sp.csr_array}
+_DECLARE = "pass all labels as classes= at the first call"
 
 
 def check_lengths(lengths: Any, n_tokens: int) -> Array:
@@ -53,7 +61,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         one = "sparse matrix" if sp.issparse(X) else "two-dimensional array"
         what = f"X is one {one}: pass lengths= to say where its sequences end, or a list of"
         raise ValueError(f"{what} {'matrices' if sp.issparse(X) else 'arrays'}, one per sequence.")
-    if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__len__"):
+    if not (is_list(X) and hasattr(X, "__len__")):
         how = ": pass list(X)" if hasattr(X, "__next__") else ""
         raise TypeError(f"X must be a list of sequences, got {type(X).__name__}{how}.")
     require(len(X) != 0, "X is empty: there are no sequences.")
@@ -62,8 +70,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         return at_once
     parts: list[Any] = []
     for i, x in enumerate(X):
-        nothing = not sp.issparse(x) and hasattr(x, "__len__") and len(x) == 0
-        part = None if nothing else numeric_matrix(x, f"X[{i}]")
+        part = None if is_empty(x) else numeric_matrix(x, f"X[{i}]")
         if part is None or part.shape[0] == 0:
             raise ValueError(f"X[{i}] is an empty sequence: drop it.")
         if parts and part.shape[1] != parts[0].shape[1]:
@@ -80,7 +87,7 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
 
     None where anything is unusual: the thorough way, one by one, then finds out what.
     """
-    sparse = {*map(type, X)} <= _CSR
+    sparse = {*map(type, X)} <= CSR
     dense = not sparse and all(isinstance(x, np.ndarray) and x.dtype.kind in "fiub" for x in X)
     if not (sparse or dense):
         return None
@@ -187,10 +194,10 @@ def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array
         how = "labels are text or numbers, y[i][t] that of token t of X[i]"
         raise TypeError(f"y holds a label that is not hashable ({error}): {how}.") from None
     for label in distinct:
-        if label is None or (isinstance(label, float) and label != label):
+        if is_missing(label):
             where = "y holds"
             if offsets is not None:
-                at = next(t for t, other in enumerate(labels) if other is label or other != other)
+                at = next(t for t, other in enumerate(labels) if is_missing(other))
                 i = int(np.searchsorted(offsets, at, side="right")) - 1
                 where = f"y[{i}][{at - int(offsets[i])}] is"
             raise ValueError(f"{where} {label!r}: every token needs a label.")
@@ -203,13 +210,13 @@ def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array
     return classes, {label: k for k, label in enumerate(distinct)}
 
 
-def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
-    """The numbers of labels; a ``ValueError`` names one that has none."""
+def number_labels(labels: list[Any], index: dict[Any, int], how: str = _DECLARE) -> Array:
+    """The numbers of labels; a ``ValueError`` names one that has none, and ``how`` to go on."""
     try:
         return np.fromiter(map(index.__getitem__, labels), dtype=np.int32, count=len(labels))
     except KeyError as error:
         what = f"y holds {error.args[0]!r}, which is not among classes_"
-        raise ValueError(f"{what}: pass all labels as classes= at the first call.") from None
+        raise ValueError(f"{what}: {how}.") from None
 
 
 def _plain(X: Any, lengths: Any = None) -> Any:
@@ -227,7 +234,7 @@ def _plain(X: Any, lengths: Any = None) -> Any:
         X, how = X.to_list(), "cut the column, such as frame.groupby(sentence)[column].agg(list)"
     if lengths is not None or not isinstance(X, (list, tuple)):
         return X
-    if {*map(type, X)} <= {*_CSR, list, tuple, np.ndarray}:  # nearly always
+    if {*map(type, X)} <= {*CSR, list, tuple, np.ndarray}:  # nearly always
         return X
     X = [_plain_sequence(x) if hasattr(x, "to_numpy") else x for x in X]
     for i, x in enumerate(X):
@@ -245,27 +252,6 @@ def _plain_sequence(x: Any) -> Any:
     if values.dtype.kind in "fiub":
         return values
     return values.tolist() if values.ndim == 1 else [*map(tuple, values.tolist())]
-
-
-def find_empty(X: Any, lengths: Any) -> set[int] | None:
-    """Numbers of the sequences without tokens in a list of sequences; None where all have some."""
-    if lengths is not None or not isinstance(X, (list, tuple)) or (X and {*map(type, X)} <= _CSR):
-        return None
-    kinds = list, tuple, np.ndarray
-    found = {i for i, x in enumerate(X) if isinstance(x, kinds) and not len(x)}
-    return found if found or not X else None
-
-
-def is_dense(X: Any) -> bool:
-    """Whether sequences of numbers are arrays, lists or frames, not sparse matrices."""
-    first = X[0] if isinstance(X, (list, tuple)) and X else X
-    return not (isinstance(first, SparseSequences) or sp.issparse(first))
-
-
-def refuse_scale(encoder: Any, scale: Any) -> None:
-    """Refuse to scale features that have names: words and dicts, which count."""
-    what = "scale=True is for numbers, and features of words and dicts are named"
-    require(encoder is None or not scale, f"{what}: leave it out.")
 
 
 def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matrix, Array]:
@@ -330,9 +316,7 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
         return None
     sentences = [X] if lengths is not None else X
     for sentence in sentences:
-        if sp.issparse(sentence) or not hasattr(sentence, "__iter__"):
-            return None
-        if isinstance(sentence, (str, bytes, Mapping)):
+        if sp.issparse(sentence) or not is_list(sentence) or isinstance(sentence, Mapping):
             return None  # not a list of tokens; the check of sequences says so
         for token in sentence:
             if isinstance(token, str):
@@ -433,9 +417,8 @@ class Encoder(  # type: ignore[call-arg]
         return self
 
     def _check_parameters(self) -> None:
-        count, dtype = self.min_count, self.dtype
-        whole = isinstance(count, numbers.Integral) and not isinstance(count, bool)
-        require(whole and count >= 1, f"min_count must be an integer ≥ 1, got {count!r}.")
+        whole_number("min_count", self.min_count, 1)
+        dtype = self.dtype
         with contextlib.suppress(TypeError):
             if dtype is not None and np.dtype(dtype).name in ("float32", "float64"):
                 return

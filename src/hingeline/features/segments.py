@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, is_list, require
+from hingeline._checks import Array, is_list, require, whole_number
 from hingeline.features.input import get_array, get_strings, pack_strings
 from hingeline.features.tables import TokenTable
 from hingeline.features.templates import Call
@@ -87,8 +87,7 @@ class SegmentTemplates(BaseEstimator):
     lower: bool = True
 
     def _check(self) -> None:
-        fine = isinstance(self.min_count, int) and self.min_count >= 1
-        require(fine, f"min_count must be an integer ≥ 1, got {self.min_count!r}.")
+        whole_number("min_count", self.min_count, 1)
         fine = isinstance(self.lexicon, Mapping) and all(map(is_list, self.lexicon.values()))
         if self.lexicon is not None and not fine:
             what = "lexicon must be a dict of names to lists or sets of phrases"

@@ -1,4 +1,4 @@
-"""Sequences of tokens: sentences as columns of text, from files or frames, and as sparse rows."""
+"""Tables of tokens, as columns of text, from files or frames, or sparse rows; scales of columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, is_list, is_missing, require
+
+CSR = {sp.csr_matrix, sp.csr_array}
 
 
 def choose(offsets: Array, which: Any) -> tuple[Array, Array]:
@@ -62,6 +64,28 @@ class Labels(list[Any]):
         return out
 
 
+def is_empty(x: Any) -> bool:
+    """Whether a sequence has no tokens; matrices tell it otherwise."""
+    return isinstance(x, (list, tuple, np.ndarray)) and is_list(x) and len(x) == 0
+
+
+def skip_empty(X: Any, lengths: Any, find: Any, nothing: Any, *more: Any) -> Any:
+    """What ``find`` gives for the sequences with tokens, and ``nothing`` for each without.
+
+    ``more`` are lists with an entry for each sequence, or None; ``find`` is given what belongs to
+    the others. None where all sequences have tokens: nothing was looked for then.
+    """
+    if lengths is not None or not isinstance(X, (list, tuple)) or (X and {*map(type, X)} <= CSR):
+        return None
+    empty = {i for i, x in enumerate(X) if is_empty(x)}
+    if X and not empty:
+        return None
+    rest = [i for i in range(len(X)) if i not in empty]
+    parts = [part if part is None else [part[i] for i in rest] for part in (X, *more)]
+    others = iter(find(*parts) if rest else ())
+    return Labels(nothing if i in empty else next(others) for i in range(len(X)))
+
+
 class SparseSequences(_Cut):
     """Sequences of sparse tokens, stacked; what encoders return and ``ChainSSVM`` takes.
 
@@ -85,9 +109,11 @@ class SparseSequences(_Cut):
     def __init__(self, matrix: sp.csr_matrix, offsets: Any) -> None:
         self.matrix = matrix if isinstance(matrix, sp.csr_matrix) else sp.csr_matrix(matrix)
         self.offsets = np.asarray(offsets, dtype=np.int64)
-        if self.offsets[0] != 0 or self.offsets[-1] != self.matrix.shape[0]:
-            what = f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, but the matrix has"
-            raise ValueError(f"{what} {self.matrix.shape[0]} rows: they must run from 0 to that.")
+        n, fine = self.matrix.shape[0], self.offsets.ndim == 1 and len(self.offsets) > 0
+        fine = fine and self.offsets[0] == 0 and self.offsets[-1] == n
+        what = f"offsets are {self.offsets!r:.60}, but the matrix has {n} rows"
+        rises = fine and (np.diff(self.offsets) >= 0).all()
+        require(rises, f"{what}: they must rise from 0 to that.")
 
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, (int, np.integer)):
@@ -187,9 +213,10 @@ class TokenTable(_Cut):
         rows: list[tuple[str, ...]] = []
         offsets = [0]
         for i, sentence in enumerate(sentences):
-            if isinstance(sentence, str):
-                raise TypeError(f"sentence {i} is one string: pass a list of tokens.")
-            rows.extend((t,) if isinstance(t, str) else tuple(t) for t in sentence)
+            what = "one string" if isinstance(sentence, str) else f"{sentence!r:.40}"
+            require(is_list(sentence), f"sentence {i} is {what}: pass a list of tokens.", TypeError)
+            for t in sentence:
+                rows.append(t if type(t) is tuple else tuple(t) if is_list(t) else (t,))
             offsets.append(len(rows))
         width = len(rows[0]) if rows else len(names or ())
         for t, row in enumerate(rows):
@@ -418,10 +445,112 @@ def _gather(groups: Array) -> tuple[Array, Array]:
     index: dict[Any, int] = {}
     keys = groups.tolist()
     for row, key in enumerate(keys):
-        if key is None or key != key:
+        if is_missing(key):
             raise ValueError(f"row {row} has no group: every token belongs to a sentence.")
         index.setdefault(key, len(index))
     numbers = np.fromiter(map(index.__getitem__, keys), dtype=np.int64, count=len(keys))
     counts = np.bincount(numbers, minlength=len(index))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return np.argsort(numbers, kind="stable"), offsets
+
+
+# Columns of numbers, brought to similar sizes
+
+SCALING = ("feature_means_", "feature_scales_")  # What a model file keeps of scaled columns.
+
+
+def is_dense(X: Any) -> bool:
+    """Whether sequences of numbers are arrays, lists or frames, not sparse matrices."""
+    first = X[0] if isinstance(X, (list, tuple)) and X else X
+    return not (isinstance(first, SparseSequences) or sp.issparse(first))
+
+
+def refuse_scale(encoder: Any, scale: Any) -> None:
+    """Refuse to scale features that have names: words and dicts, which count."""
+    what = "scale=True is for numbers, and features of words and dicts are named"
+    require(encoder is None or not scale, f"{what}: leave it out.")
+
+
+def scale_columns(model: Any, X: Any, weights: Array | None = None) -> Any:
+    """X with columns scaled as the model does it, if it does.
+
+    With ``weights`` of its rows X tells how: those that weigh something.
+    """
+    named = getattr(model, "encoder_", None) is not None
+    if weights is not None:
+        dense = not sp.issparse(X)
+        for name in SCALING:
+            vars(model).pop(name, None)
+        if model._wants_scale(dense or named):
+            known = X if weights.all() else X[np.flatnonzero(weights)]
+            if dense or (named and (known.data != 1.0).any()):
+                measure = measure_columns if dense else measure_named
+                vars(model).update(choose_scales(model, *measure(known)))
+            elif not named:
+                model.feature_means_ = np.zeros(X.shape[1])
+                model.feature_scales_ = no_zeros(abs(known).max(axis=0).toarray().ravel())
+    if SCALING[0] not in vars(model):
+        return X
+    more = (0, X.shape[1] - len(model.feature_means_))  # columns that came later
+    model.feature_means_ = means = np.pad(model.feature_means_, more)
+    model.feature_scales_ = sizes = np.pad(model.feature_scales_, more, constant_values=1.0)
+    if named:  # what a token lacks stays 0
+        data = (X.data - means[X.indices]) / sizes[X.indices]
+        return sp.csr_matrix((data.astype(X.dtype), X.indices, X.indptr), X.shape)
+    if sp.issparse(X) and not means.any():
+        return sp.csr_matrix(X @ sp.diags(1.0 / sizes), dtype=X.dtype)
+    rows = X.toarray() if sp.issparse(X) else X
+    return ((rows - means) / sizes).astype(X.dtype)
+
+
+def measure_columns(X: Array) -> tuple[Array, ...]:
+    """Means and deviations of columns, the share that is not 0, the largest size and the least."""
+    with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
+        means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+    filled = np.count_nonzero(X, axis=0) / len(X)
+    return means, sizes, filled, abs(X).max(axis=0), X.min(axis=0)
+
+
+def measure_named(X: sp.csr_matrix) -> tuple[Array, ...]:
+    """The same of numbers in dicts; only what all tokens have is centred, small rare ones are 1."""
+    values, (n, d) = X.data.astype(np.float64), X.shape
+    count = np.maximum(np.bincount(X.indices, minlength=d), 1)
+    means = np.where(count == n, np.bincount(X.indices, values, d) / count, 0.0)
+    squares = np.bincount(X.indices, (values - means[X.indices]) ** 2, d)
+    largest, least = (np.ravel(a.toarray()) for a in (abs(X).max(axis=0), X.min(axis=0)))
+    small = (2 * count < n) & (largest <= 10.0)
+    return means, np.sqrt(squares / count), count / n, np.where(small, 1.0, largest), least
+
+
+def choose_scales(
+    model: Any, means: Array, deviations: Array, filled: Array, largest: Array, least: Array
+) -> dict[str, Array]:
+    """What is subtracted from dense columns, and what they are divided by: :data:`SCALING`.
+
+    Unasked, a column that is 0 more often than not (an indicator, a pixel) is like a sparse one,
+    since its deviation says how rare it is, not how large; and columns stay as they are whose size
+    is that of an indicator, up to a factor of 2: their root mean square or, without negative values
+    (shares, grey values from 0 to 1), the largest. Nothing where all stay. Columns with deviations
+    that differ by a factor of 5 at most have one unit (embeddings, lengths): one divisor for all
+    keeps what their sizes say.
+    """
+    sizes = no_zeros(deviations)
+    if model.scale is None:
+        rare = filled < 0.5
+        means, sizes = np.where(rare, 0.0, means), np.where(rare, no_zeros(largest), sizes)
+        size = np.where(rare, largest, np.hypot(means, deviations))
+        fine = (size <= 2.0) & (np.where(least >= 0.0, largest, size) >= 0.5)
+        if fine.all():
+            return {}
+        vary = deviations[deviations > 0.0]
+        if vary.size and not rare.any() and vary.max() <= 5.0 * vary.min():
+            sizes = no_zeros(np.full(len(sizes), np.sqrt(np.mean(vary**2))))
+        else:
+            means, sizes = np.where(fine, 0.0, means), np.where(fine, 1.0, sizes)
+    return dict(zip(SCALING, (means, sizes), strict=True))
+
+
+def no_zeros(sizes: Array) -> Array:
+    """Columns that are constant, or overflow, stay as they are."""
+    sizes = sizes.astype(np.float64)
+    return np.where((sizes > 0.0) & np.isfinite(sizes), sizes, 1.0)

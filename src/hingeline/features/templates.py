@@ -6,7 +6,6 @@ string, or to None where it has nothing to say: a prefix of a word that is too s
 fails. None gives no feature, alone or in a conjunction.
 """
 
-import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -17,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, require, require_type, retell
+from hingeline._checks import Array, is_list, require, require_type, retell, whole_number
 from hingeline.features.input import Encoder, get_meta
 from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
 from hingeline.features.vocabulary import Hasher, Vocabulary
@@ -464,8 +463,8 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         raise ValueError(f"{what} and read {missing!r}.")
 
     def _count(self, X: Any) -> tuple[SparseSequences, Array]:
-        empty = isinstance(X, (list, tuple)) and not X
-        table = TokenTable.from_sentences([]) if empty else as_table(X)
+        nothing = isinstance(X, (list, tuple)) and not X
+        table = TokenTable.from_sentences([]) if nothing else as_table(X, empty=True)
         if table.n_tokens:
             found = self._learn(table)
         else:  # which columns there are, and so which templates, other blocks know
@@ -500,8 +499,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         super()._check_parameters()
         bits = self.hash_bits
         if bits is not None:
-            what = f"hash_bits must be None or an integer from 1 to {MOST_BITS}, got {bits!r}."
-            require(isinstance(bits, numbers.Integral) and 1 <= bits <= MOST_BITS, what)
+            whole_number("hash_bits", bits, 1, MOST_BITS)
             what = "min_count needs the vocabulary that hash_bits does without"
             require(self.min_count == 1, f"{what}: set one of them.")
         if not isinstance(self.templates, (str, list, tuple)):
@@ -534,13 +532,13 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         return self
 
 
-def as_table(X: Any) -> TokenTable:
-    """Sentences as a table; what is no sentence is refused."""
+def as_table(X: Any, empty: bool = False) -> TokenTable:
+    """Sentences as a table; what is no sentence is refused, and X without a token unless asked."""
     if isinstance(X, TokenTable):
         return X
     if hasattr(X, "columns") and not isinstance(X, Mapping):
         raise TypeError("X is a frame: cut it into sentences with hingeline.features.from_frame.")
-    fine = hasattr(X, "__len__") and not isinstance(X, (str, bytes, Mapping))
+    fine = hasattr(X, "__len__") and is_list(X) and not isinstance(X, Mapping)
     require_type(fine, "X", "a list of sentences", X)
     texts = (isinstance(x, np.ndarray) and x.ndim and x.dtype.kind in "OU" for x in X)
     X = [x.tolist() if text else x for x, text in zip(X, texts, strict=True)]
@@ -556,4 +554,5 @@ def as_table(X: Any) -> TokenTable:
     if len({issubclass(kind, str) for kind in kinds}) > 1:
         what = "X holds strings beside lists or tuples, lists of different depth"
         raise TypeError(f"{what}: give every token as a string, or each as a tuple of columns.")
+    require(kinds or empty, "X[0] is an empty sequence: drop it.")
     return TokenTable.from_sentences(X)

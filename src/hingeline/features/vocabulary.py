@@ -160,29 +160,22 @@ class Source:
         self.codes = {value: k for k, value in enumerate(values)}
         self.room = len(self.codes)
 
-    def _compute(self, values: Sequence[str]) -> Sequence[str | None]:
+    def learn(self, values: Sequence[str]) -> Array:
+        """Take over the values of a column, and forget all others; returns the code of each."""
+        self.codes = {}
+        found = self.look_up(values, grow=True)
+        self.room = len(self.codes)
+        return found
+
+    def look_up(self, values: Sequence[str], grow: bool = False) -> Array:
+        """The code of each value of a column; new ones are taken over, or have −1."""
         results: Sequence[str | None] = values
         for call in self.calls:
             results = call.apply(results)
-        return results
-
-    def learn(self, values: Sequence[str]) -> Array:
-        """Take over the values of a column; returns the code of each."""
-        results = self._compute(values)
-        self.take(value for value in dict.fromkeys(results) if value is not None)
-        return self._find(results)
-
-    def learn_more(self, values: Sequence[str]) -> Array:
-        """Take over the values that are new, behind those known; returns the code of each."""
-        results = self._compute(values)
-        for result in dict.fromkeys(results):
+        for result in dict.fromkeys(results) if grow else ():
             if result is not None:
                 self.codes.setdefault(result, len(self.codes))
         return self._find(results)
-
-    def look_up(self, values: Sequence[str]) -> Array:
-        """The code of each value of a column, −1 where it is new."""
-        return self._find(self._compute(values))
 
     def _find(self, results: Collection[str | None]) -> Array:
         found = map(self.codes.get, results, repeat(-1))
@@ -312,7 +305,7 @@ class Vocabulary(Layout):
 
     def learn_more(self, table: TokenTable, min_count: int) -> Array:
         """Number new features of the table behind the known ones; the columns of all."""
-        codes, edges = self.read_codes(table, Source.learn_more)
+        codes, edges = self.read_codes(table, partial(Source.look_up, grow=True))
         self.grown = True
         rooms = [s.room if len(s.codes) <= s.room else 2 * len(s.codes) for s in self.sources]
         if rooms != [source.room for source in self.sources]:

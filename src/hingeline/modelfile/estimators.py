@@ -32,7 +32,8 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import Array, check_finite, one_of, require, retell
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow, read_history
-from hingeline.estimators.base import FINDINGS, NU_FITTED, SCALING, forget_extras
+from hingeline.estimators.base import FINDINGS, NU_FITTED, forget_extras
+from hingeline.features.tables import SCALING
 from hingeline.modelfile.files import DTYPE_NAMES, NOT_JSON, ModelFileError, read_model, write_model
 from hingeline.taxonomy import Taxonomy
 

@@ -335,13 +335,11 @@ def fill_slacks(problem: ChainProblem, order: Array, w: Array, slack: Array) -> 
         slack[i] = max(find_path(problem, scores, A, np.empty_like(y)) - score, 0.0)
 
 
-def measure_slacks(
-    problem: ChainProblem, first: int, stop: int, w: Array, workers: Workers
-) -> Array:
-    """Slack of the sequences ``first ≤ i < stop`` for the problem's own labels."""
+def measure_slacks(problem: ChainProblem, stop: int, w: Array, workers: Workers) -> Array:
+    """Slack of the sequences before ``stop`` for the problem's own labels."""
     slack = np.empty(stop)
-    workers.over(np.arange(first, stop), fill_slacks, problem, PART, w, slack)
-    return slack[first:]
+    workers.over(np.arange(stop), fill_slacks, problem, PART, w, slack)
+    return slack
 
 
 def switch_labels(
@@ -502,7 +500,7 @@ class Annealing:
             rounds += 1
             switches += switched
             result = self._solve(C_u, labels, WAY_TOL)
-            if settings.verbose >= 2:
+            if (settings.verbose or 0) >= 2:
                 told = f"  alternation {rounds}: {100 * changed:.2f} % of tokens relabelled in"
                 n = len(self._solver.changed)
                 print(f"{told} {n} sequences, {switched} switches", file=sys.stderr)
@@ -538,7 +536,7 @@ class Annealing:
         again = at < len(path.steps)
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
         w = result.weights
-        slack = measure_slacks(problem, 0, n if C_u > 0.0 else first, w, self.workers)
+        slack = measure_slacks(problem, n if C_u > 0.0 else first, w, self.workers)
         norm = 0.5 * float(w @ w)
         labelled = float((float(model.C) * self.data.weights) @ slack[:first])
         unlabelled = C_u / max(n - first, 1) * float(slack[first:].sum())

@@ -17,13 +17,13 @@ from hingeline.constraints.base import InstanceConstraint
 from hingeline.constraints.files import read_rule, write_rule
 from hingeline.constraints.penalties import Penalties, as_constraints, learn_constraints
 from hingeline.core.blocks import spread
-from hingeline.core.primitives import Workers
+from hingeline.core.primitives import Workers, mean_loss
 from hingeline.core.results import list_rows
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.base import scale_C
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.features import input as reading
-from hingeline.features.tables import TokenTable
+from hingeline.features.tables import TokenTable, skip_empty
 from hingeline.modelfile.estimators import load
 from hingeline.semisupervised import annealing
 from hingeline.semisupervised.annealing import AnnealingStep, ConstrainedLabels
@@ -74,13 +74,11 @@ def prepare(
     model: Any, X: Any, y: Any, lengths: Any, sample_weight: Any, words: Any, classes: Any
 ) -> PartlyLabelled:
     """Fit the model's encoder on all sequences, find the classes, and put labelled ones first."""
-    matrix, offsets = model._learn_tokens(X, lengths)
+    matrix, offsets, _ = model._learn_tokens(X, lengths)
     known, flat = split_labels(y, offsets, lengths)
     require(flat, "y is None for all sequences: at least one must be labelled to begin from.")
     order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
     first = int(known.sum())
-    if model.C == "scale":
-        model.C = scale_C(matrix.data, matrix.indptr, False)
     model.n_features_in_ = matrix.shape[1]
     declared = [] if classes is None else reading.plain_labels(classes)
     model.classes_, index = reading.find_classes([*declared, *flat])
@@ -88,9 +86,17 @@ def prepare(
     sizes = np.diff(offsets)[order]
     rows, inner = spread(offsets[:-1][order], sizes), np.cumsum([0, *sizes], dtype=np.int64)
     model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
-    weights = checks.check_sample_weight(sample_weight, len(known))[order[:first]]
+    given = checks.check_sample_weight(sample_weight, len(known))
+    weights = given[order[:first]]
+    text = "sample_weight is zero for all sequences with labels: nothing is left to begin from."
+    require(weights.any(), text)
     seen = find_words(X, words, order, offsets)
-    return PartlyLabelled(model, order, first, matrix[rows], inner, labels, weights, seen)
+    data = PartlyLabelled(model, order, first, matrix[rows], inner, labels, weights, seen)
+    if model.C == "scale":  # sequences without labels count as they are
+        each = np.repeat(np.where(known, given, 1.0), np.diff(offsets))
+        model.C = scale_C(matrix.data, matrix.indptr, False, each)
+        model.C *= mean_loss(data.make_problem(0, first), weights)
+    return data
 
 
 def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]]:
@@ -221,13 +227,6 @@ class FewLabelsEstimator(BaseEstimator):
         return float(self._base_class.score(self, X, y, lengths, sample_weight))  # of predict
 
 
-def read_rules(record: dict[str, Any]) -> list[Any]:
-    """The constraints in a file's record."""
-    rules = record.get("rules", [])
-    require(isinstance(rules, list), f"{rules!r:.60} is no list of constraints: get a fresh copy.")
-    return [*map(read_rule, rules)]
-
-
 def label_under(
     model: ChainSSVM,
     rules: list[Any],
@@ -237,7 +236,14 @@ def label_under(
     words: Any = None,
 ) -> list[Array]:
     """Labels of the highest score minus penalty; see :meth:`SemiSupervisedSSVM.predict`."""
-    rules = [rule for rule in rules if isinstance(rule, InstanceConstraint)]
+    rules, nothing = [r for r in rules if isinstance(r, InstanceConstraint)], model.classes_[:0]
+
+    def again(X: Any, *own: Any) -> list[Array]:
+        return label_under(model, rules, X, None, *own)
+
+    found = skip_empty(X, lengths, again, nothing, allowed, words)
+    if found is not None:
+        return found
     problem = model._prepare(X, lengths, allowed)
     seen = find_words(X, words, np.arange(len(problem.offsets) - 1), problem.offsets)
     penalties = Penalties(rules, seen, model.classes_.tolist(), unknown="ignore")
@@ -345,7 +351,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     max_alternations: int = 2
     label_tol: float = 1e-3
     random_state: Any = None
-    verbose: int = 0
+    verbose: int | None = 0
 
     def _check(self, model: Any, dev: Any) -> None:
         check_margin_base(model)
@@ -402,7 +408,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             rng = np.random.default_rng(seed)
             search = annealing.Annealing(self, data, penalties, workers, rng, dev)
             path, chosen = search.run(schedule, choices[select])
-        if select == "violations" and chosen == 0 and not self.constraints_ and schedule != ():
+        idle = select == "violations" and chosen == 0 and not self.constraints_
+        if idle and data.first < data.n:
             what = "without constraints nothing tells whether unlabelled sequences helped, and"
             how = "give constraints, dev=(X, y), or select='last'"
             warn(f"{what} the weights are those of the labelled ones alone: {how}.")
@@ -465,15 +472,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if constrained is None:
             blind = words is None and self._words_given
             constrained = self.weights == "learned" and not blind
-        empty = reading.find_empty(X, lengths)
-        if not (rules and constrained) or (empty is not None and len(empty) == len(X)):
+        if not (rules and constrained):
             return self.base_.predict(X, lengths, allowed)
-        if empty is not None:
-            rest = [i for i in range(len(X)) if i not in empty]
-            kept = [None if part is None else [part[i] for i in rest] for part in (allowed, words)]
-            new = [X[i] for i in rest]
-            others = iter(self.predict(new, None, kept[0], constrained=True, words=kept[1]))
-            return [self.classes_[:0] if i in empty else next(others) for i in range(len(X))]
         return label_under(self.base_, rules, X, lengths, allowed, words)
 
     def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
@@ -511,7 +511,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     def around(cls, model: Any) -> Any:
         """The estimator whose base comes from a file; None where that has no sound record."""
         record = model.metadata_.get("semisupervised")
-        rules = read_rules(record) if isinstance(record, dict) else []
+        rules = record.get("rules", []) if isinstance(record, dict) else []
+        text = f"{rules!r:.60} is no list of constraints: get a fresh copy."
+        require(isinstance(rules, list), text)
+        rules = [*map(read_rule, rules)]
         make: Any = AnnealingStep
         try:
             steps = [
