@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
-from hingeline.solvers.nu import NuSearch
+from hingeline.solvers.nu import NuSearch, mixture_value
 
 # isort: split
 from marks import slow
@@ -371,3 +371,12 @@ def test_weak_duality_at_every_pass() -> None:
     last = model.history_[-1]
     assert last.scale == pytest.approx(last.primal + nu * model.rho_)
     assert last.gap / last.scale <= TOL
+
+
+def test_no_mixture_is_better_than_no_weights() -> None:
+    """Minus half a square, which rounding made negative where two points all but cancel."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        a = rng.normal(size=3)
+        value = mixture_value(a, 1.5, -rng.uniform(1.0, 10.0) * a, 0.5, 1.0)
+        assert -1e-13 < value <= 0.0

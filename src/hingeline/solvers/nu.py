@@ -250,7 +250,8 @@ def mixture_value(a: Array, level: float, b: Array, its_level: float, nu: float)
     q = base * (slope * square - inner) / curve if curve > 0.0 else 0.0
     q = min(max(q, 0.0), most)
     p = base - q * slope
-    return -0.5 * (p * p * square + 2.0 * p * q * inner + q * q * other)
+    # By rounding the square may fall below 0, where a and b point opposite ways.
+    return -0.5 * max(p * p * square + 2.0 * p * q * inner + q * q * other, 0.0)
 
 
 LARGEST_STEP = 16.0  # ρ changes by at most this factor between two passes.

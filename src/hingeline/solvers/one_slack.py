@@ -282,14 +282,13 @@ def cut_violated(
     """All violated outputs, by k-best decoding; over ``limit`` of them: slack ``inf``."""
     b = 0.0
     for i in order:
-        ys, _, complete = all_violated(problem, form, i, w, limit)
+        ys, found, complete = all_violated(problem, form, i, w, limit)
         slack, steps = 0.0, np.empty(ys.shape[0])
         for j in range(ys.shape[0]):
             loss = plane_loss(problem, i, ys[j])
-            a, offset = plane_scale(form, loss), formulations.plane_offset(form, loss)
-            slack = add_hinge(form, slack, offset - a * plane_score(problem, i, ys[j], w))
-            steps[j] = form.cap[i] * a
-            b += form.cap[i] * offset
+            slack = add_hinge(form, slack, found[j])
+            steps[j] = form.cap[i] * plane_scale(form, loss)
+            b += form.cap[i] * formulations.plane_offset(form, loss)
         planes_add(problem, i, ys, steps, g)
         slacks[i] = slack if complete else np.inf
     return b

@@ -30,6 +30,7 @@ values of different moments are not compared.
 """
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -513,7 +514,5 @@ class SDCD(PlaneSolver):
 
     def _certify_one(self, average: bool) -> float:
         """The restricted primal of the averaged weights or of the last ones."""
-        if not average or self.visits == 0:
-            return self._consider()
-        with self._average_in_place():
+        with self._average_in_place() if average and self.visits > 0 else nullcontext():
             return self._consider()

@@ -330,8 +330,6 @@ class DLPW(CertifiedSolver):
         return np.asarray(self.planes / self.state[TOTAL])
 
     def candidate(self) -> Array:
-        if self.state[MASS] == 0.0:
-            return self.last()
         steps = self.state[STEPS] + 1.0
         return np.asarray((steps * self.planes - self.moments) / self.state[MASS])
 

@@ -383,9 +383,6 @@ class SoftBCFW(CertifiedSolver):
         self.relaxed, self.soft = self._objectives(weights, rounds)
         return self.relaxed if self.constrained else self.soft
 
-    def dual(self) -> float:
-        return self.value
-
     def lower_bound(self) -> float:
         """``f_ρ``, or the bound on the relaxation where constraints are hard."""
         return self.relaxed_bound if self.constrained else self.value
