@@ -278,7 +278,7 @@ class Block:
         solver.w = host.weights
         decoded = solver.oracle_calls
         form = solver.form if stage == 1.0 else solver.form._replace(cap=stage * solver.form.cap)
-        mean = float(solver.gaps.mean())
+        mean = float(solver.gaps.mean()) if len(solver.gaps) else 0.0  # no parts: all is right
         new = solver.admit() if piece < pieces else solver.worth(WORTH * mean)
         known = solver.multipliers()
         all_before = known.mass.copy()
