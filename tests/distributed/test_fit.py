@@ -618,9 +618,10 @@ def test_blocks_in_which_all_is_right_are_legal(here):
     X = [rng.normal(size=(n, 2)) for n in (3, 3, 1, 1)]
     y = [np.array(own) for own in ([0, 1, 1], [1, 0, 0], [0], [1])]
     whole = ChainSSVM(C=1.0, tol=1e-5, scale=False).fit(X, y)
-    model = fit_blocks(
-        ChainSSVM(C=1.0, scale=False), [([a], [b]) for a, b in zip(X, y, strict=True)]
-    )
+    parts = [([a], [b]) for a, b in zip(X, y, strict=True)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = fit_blocks(ChainSSVM(C=1.0, scale=False), parts)
     assert model.dual_objective_ <= whole.primal_objective_
     assert whole.dual_objective_ <= model.primal_objective_ <= 1.011 * whole.primal_objective_
 

@@ -154,12 +154,14 @@ class Point(Planes):
         """
         if keep:
             self.keep()
-        before, self.hinges = self.hinges, self.offset - self.solver.products(self.support, w)
+        before, told = self.hinges, self.evaluate(w, rate)
+        if hasattr(self.solver, "respond"):  # its hinges are those of all outputs
+            self.hinges = self.offset - self.solver.products(self.support, w)
         out = [np.empty_like(part) for part in (self.alpha, *self.parts[:2], self.slack)]
         given = (self.form, self.first, self.scale * rate, self.centre)
         way = self.hinges - before
         values = np.array([respond(*given, before + t * way, *out) for t in LENGTHS])
-        return self.evaluate(w, rate), values, self.list_curvature()
+        return told, values, self.list_curvature()
 
     def list_curvature(self) -> Any:
         """R with the curvature ``RᵀR``, or that itself where it has fewer numbers."""
@@ -276,7 +278,7 @@ class Block:
         solver.w = host.weights
         decoded = solver.oracle_calls
         form = solver.form if stage == 1.0 else solver.form._replace(cap=stage * solver.form.cap)
-        mean = float(solver.gaps.mean())
+        mean = float(solver.gaps.mean()) if len(solver.gaps) else 0.0  # no parts: all is right
         new = solver.admit() if piece < pieces else solver.worth(WORTH * mean)
         known = solver.multipliers()
         all_before = known.mass.copy()
@@ -357,6 +359,7 @@ class Block:
         if keep:
             self.point.keep()
         self.point.take(self.host.common)
+        del self.point  # with the rows of its planes
         return self.end_pass(np.zeros(0))
 
     def scale(self, factor: float) -> None:

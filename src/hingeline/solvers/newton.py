@@ -207,7 +207,8 @@ class Planes:
         else:
             rows = self.rows
             products = self.solver.products(self.support, w) if rows is None else rows @ w
-            value = respond(form, self.first, sigma, self.centre, self.offset - products, *out)
+            self.hinges = self.offset - products
+            value = respond(form, self.first, sigma, self.centre, self.hinges, *out)
             if rows is None:
                 self.solver.combine(self.support, alpha, image)
             else:
