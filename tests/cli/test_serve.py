@@ -309,7 +309,7 @@ def test_a_reader_with_a_keyboard(server: Server, tmp_path: Path, width: int) ->
         browser.call("Page.navigate", url=server.address)
         browser.wait_for("document.readyState == 'complete' && !!document.getElementById('go')")
         browser.run("document.getElementById('text').focus()")
-        browser.call("Input.insertText", text="Anna met Oslo")
+        browser.call("Input.insertText", text=f"Anna met Oslo\n{'long' * 30}")
         browser.press("Tab", 9)
         browser.press("Enter", 13)  # on "Label it"
         word = "[...document.querySelectorAll('.token')].find(b => b.innerText.startsWith('Oslo'))"
