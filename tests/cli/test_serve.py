@@ -321,7 +321,8 @@ def test_a_reader_with_a_keyboard(server: Server, tmp_path: Path, width: int) ->
         panel = "document.getElementById('panel').innerText"
         browser.wait_for(f"{panel}.includes('leads the next best one here by')")
         assert browser.run(f"{panel}.includes('The best labellings')")
-        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+        # A phone widens its window to what does not fit.
+        assert browser.run("document.documentElement.scrollWidth") <= width
         assert browser.run("document.activeElement.id == 'label'")
         browser.run("document.activeElement.select()")
         browser.call("Input.insertText", text="B-LOC")
