@@ -282,6 +282,7 @@ def test_checkpoints_of_another_training(folder, checkpoint, options, word):
 
 def test_checkpoints_of_other_data(folder, checkpoint):
     (folder / "c").write_bytes(checkpoint)
+    assert "c is a checkpoint, not a model" in refused("predict", folder / "c", folder / "train")
     write(folder / "train", conll(sentences(40, 5, noise=0.4), 0, 1, 2))
     assert "other data" in refused(*arguments(folder, "--resume"))
     # Without --resume the training begins anew, and says what becomes of the file.

@@ -46,7 +46,7 @@ found[window.name] = {
   back: getComputedStyle(document.body).backgroundColor,
   wide: [...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth + 1)
     .map(e => e.getAttribute("aria-label")),
-  sums: [...document.querySelectorAll(".sum")].map(e => getComputedStyle(e.cells[0]).borderTopWidth),
+  sums: [...document.querySelectorAll(".sum th")].map(e => getComputedStyle(e).borderTopWidth),
 };
 parent.document.title = JSON.stringify(found);
 </script>"""

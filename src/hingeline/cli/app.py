@@ -32,8 +32,8 @@ COMMANDS = (
 _PANELS = {
     "The file": "format task columns use label",
     "Features": "template min_count hash_bits scale lexicon",
-    "What is learnt": "C grid nu slack loss rescale violators scheme edges projective",
-    "When training ends": "tol max_iter max_time dev patience cv cv_output",
+    "What is learnt": "C unlabelled_C grid nu slack loss rescale violators scheme edges projective",
+    "When training ends": "tol max_iter max_time dev patience select cv cv_output",
     "How training runs": "solver checkpoint checkpoint_every resume workers blocks n_jobs seed",
     "The model file": "keep_state dtype sparse",
 }
@@ -53,8 +53,7 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, MemoryError):
         remedy = "check the file for feature numbers that are far too large, or use fewer features"
         return f"there is not enough memory ({error}): {remedy}."
-    if isinstance(error, IsADirectoryError):
-        name = error.filename
+    if isinstance(error, IsADirectoryError) and (name := error.filename):
         return f"{name} is a folder: name a file in it, or all of them together, '{name}/*'."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the file'}: {error.strerror}."
@@ -155,8 +154,7 @@ def _show_version(
 def _check_n_jobs(n_jobs: int | None) -> int | None:
     from hingeline._checks import effective_n_jobs  # SciPy takes its time
 
-    with blame("--n-jobs"):
-        effective_n_jobs(n_jobs)
+    effective_n_jobs(n_jobs)
     return n_jobs
 
 

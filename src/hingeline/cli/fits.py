@@ -372,7 +372,7 @@ def cross_validate(
 ) -> tuple[float, list[Any]]:
     """Labels of every example by a copy of the model that has not seen it, and their score."""
     n = samples.n_sequences
-    require(parts <= n, f"--cv: there are {n} examples, too few for {parts} parts.")
+    require(parts <= n, f"{n} examples are too few for --cv {parts}: take fewer parts.")
     order = np.random.default_rng(base.random_state).permutation(n)
     found: list[Any] = [None] * n
     for k in range(parts):

@@ -74,7 +74,8 @@ def predict(
         files.require(one, f"{what}: train one with --use word.")
         format = "text"
     names, title = files.expand_all(data)
-    files.require("-" not in names or len(names) == 1, "the standard input comes alone.")
+    alone = "-" not in names or len(names) == 1
+    files.require(alone, "the standard input comes alone: leave - or the other files out.")
     app.check_target("--output", output, model, *names)
     joined = len(names) > 1 and output_dir is None
     job = _Job(estimator, model, sure, format, measure, nbest, constraints, joined)

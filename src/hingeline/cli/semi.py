@@ -51,7 +51,7 @@ def semi(
     """
     from sklearn.base import clone
 
-    from hingeline._checks import require
+    from hingeline._checks import positive, require
     from hingeline.features.tables import TokenTable
 
     check_sources("--unlabelled", data, dev, *unlabelled)
@@ -77,6 +77,7 @@ def semi(
     C_u = None
     if unlabelled_C is not None:
         C_u = split_numbers(unlabelled_C, "--unlabelled-C: expected 0.01,0.1,1")
+        positive("--unlabelled-C", C_u[0])  # the smallest
     estimator = hingeline.SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
     estimator.check_parameters(None if dev is None else (None, None))
     clock = fits.Clock()

@@ -192,7 +192,8 @@ def train(
             at_fault = title if template is None else "--template"
             with progress.during(title, "encoding"), blame(at_fault):
                 samples.X = encoder.fit_transform(samples.X)
-            require(samples.width, f"{title}: no token has a feature: check it, and --format.")
+            what = "no token has a feature: check it, --format and --min-count"
+            require(samples.width, f"{title}: {what}.")
             progress.say(f"encoded {samples.width:,} features in {clock.stop('encode'):.1f} s")
         learn = partial(estimator.fit, samples.X, samples.y)
         # C is known before the fit, and kept for updates.

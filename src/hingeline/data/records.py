@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from hingeline import schemes
+from hingeline._words import count_of
 from hingeline.data.conll import WORD_NAMES, plain_name
 from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
 from hingeline.features.tables import TokenTable
@@ -203,9 +204,9 @@ def read_jsonl(source: File) -> TokenTable:
 
 
 def _say_unequal(lists: dict[str, list[str]], *names: str) -> str:
-    sizes = (f"{len(lists[n])} items in" if n in lists else "no list" for n in names)
+    sizes = (f"{count_of(len(lists[n]), 'item')} in" if n in lists else "no list" for n in names)
     found = " and ".join(f"{size} {shown(n)}" for size, n in zip(sizes, names, strict=True))
-    return f"there are {found}; give every token one of each, in all objects."
+    return f"the object has {found}; give every token one of each, in all objects."
 
 
 def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
