@@ -127,6 +127,13 @@ def test_bad_objects(text, message):
         read_jsonl(io.StringIO(text))
 
 
+@pytest.mark.parametrize("row", ['a,"O', '"a,O', '"a"b,O'])
+def test_quotes_that_do_not_close(row):
+    """What predict adds would stand inside the quotes."""
+    with pytest.raises(ParseError, match=r":2: .*write \"\" for a quote in quotes"):
+        read_csv(io.StringIO(f"word,tag\n{row}\n"))
+
+
 def test_running_text():
     table = read_raw(
         io.StringIO(

@@ -33,8 +33,8 @@ def split_row(line: str, delimiter: str) -> list[str]:
     if delimiter == "\t":
         return line.split("\t")
     try:
-        return next(csv.reader([line], delimiter=delimiter), [])
-    except csv.Error:  # a field that is far too long
+        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
+    except csv.Error:  # a quote that does not close, or a field that is far too long
         return [line]
 
 
@@ -85,7 +85,8 @@ def read_csv(source: File) -> TokenTable:
             row = split_row(line, delimiter)
             if len(row) != len(names):
                 what = f"expected {len(names)} fields as the header has, found {len(row)}"
-                raise text.error(f"{what}; quote fields that have {shown(delimiter)} in them.")
+                how = f"quote fields that have {shown(delimiter)} in them"
+                raise text.error(f'{what}; {how}, and write "" for a quote in quotes.')
             if at is not None:
                 key = row.pop(at)
                 if key and key != before and len(rows) > offsets[-1]:
