@@ -209,7 +209,7 @@ Blocks = Annotated[int | None, Option(
 )]
 UnlabelledCost = Annotated[str | None, Option(
     "--unlabelled-C", help="Weights of the unlabelled text, separated by commas; each is a step.",
-    show_default="0.01 to 0.3 for each sequence",
+    show_default="0.01, 0.05, 0.2 for each sequence",
 )]
 Select = Annotated[str | None, Option(
     help="Which step to keep: dev, violations or last.",
