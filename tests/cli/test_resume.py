@@ -119,9 +119,9 @@ def test_killed_again_and_again(tmp_path, undisturbed):
         # At most one temporary file of the process that was killed.
         assert len(left) <= 1
         assert all(re.fullmatch(r"\.(c|m\.hinge)\.[0-9a-f]{16}\.tmp", name) for name in left)
-        if kills == KILLS:
+        if kills >= KILLS and len(went_on) >= 3:  # some die before they went on
             break
-    assert kills == KILLS
+    assert kills >= KILLS
     assert len(went_on) >= 3, went_on
     print("killed runs went on after passes", went_on)
     result = run(*command)
