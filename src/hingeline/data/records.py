@@ -191,8 +191,8 @@ def read_jsonl(source: File) -> TokenTable:
                 columns = [[] for _ in names]
                 odd = dict.fromkeys(lists.keys() - {*names}, 0)
             for name, column in zip(names, columns, strict=True):
-                if len(lists.get(name, ())) != len(lists.get(names[0], ())):
-                    raise text.error(_say_unequal(lists, name, names[0]))
+                if name not in lists or len(lists[name]) != len(lists[names[0]]):
+                    raise text.error(_say_unequal(lists, *dict.fromkeys((name, names[0]))))
                 column += lists[name]
             offsets.append(len(columns[0]))
             for name in odd:
