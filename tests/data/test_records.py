@@ -120,6 +120,10 @@ def test_lists_of_something_else_are_left_out():
         (f'{{"tokens": ["a"], "tags": []}}\n{PAIR * 2}', ":1: .*0 items in 'tags' and 1 item in"),
         (f'{PAIR}{{"tokens": ["a"]}}', ":2: the object has no list 'tags' and 1 item in"),
         (f'{PAIR}{{"tags": ["O"]}}', ":2: the object has no list 'tokens'; give every token"),
+        (
+            '{"text": ["a"], "tokens": [{"start": 0, "end": 1}]}',
+            ":1: this is not what spaCy writes",
+        ),
         ('{"tokens": [{"word": "a"}]}\n', ":1: this is not what spaCy writes"),
     ],
 )

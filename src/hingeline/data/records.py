@@ -236,6 +236,7 @@ def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
 
 
 def _spacy_lists(content: str, tokens: list[Any], ents: list[Any]) -> dict[str, list[str]]:
+    content = "".join([content])  # a TypeError where it is no text
     lists = {"tokens": [content[token["start"] : token["end"]] for token in tokens]}
     for name in ("lemma", "pos", "tag", "dep"):
         if all(name in token for token in tokens):
