@@ -158,10 +158,10 @@ def render_report(
         contents["comparison"] = errors.describe_comparison(str(name), outcome, other, n_errors)
     contents["weights"] = sections.describe_weights(model, n_features, feature_names)
     contents["provenance"] = sections.describe_provenance(model, command, data, date)
-    size = f"{sections.class_count(model)}, {count_of(int(model.n_features_in_), 'feature')}"
-    if hasattr(model, "structure"):
-        weights = count_of(len(model.weights_), "weight")
-        size = f"structure {type(model.structure).__name__}, {weights}"
+    own, n = hasattr(model, "structure"), len(model.weights_)
+    size = f"structure {type(model.structure).__name__}, {count_of(n, 'weight')}" if own else ""
+    if not own:
+        size = f"{sections.class_count(model)}, {count_of(int(model.n_features_in_), 'feature')}"
     kind = type(model).__name__
     page: str = template.render(
         kind=kind,
