@@ -22,18 +22,21 @@ except ImportError:  # Windows: temporary files of killed processes stay
 _SHARE = 200  # Bytes of a file's name that its temporary one begins with; names may have 255.
 
 
-def check_target(path: str | os.PathLike[str], formats: Sequence[str]) -> Path:
+def check_target(path: str | os.PathLike[str], formats: Sequence[str] = ()) -> Path:
     """The place of a file to write, links followed; ``formats`` are the endings it may have."""
     path, no = Path(path), f"cannot write {path}"
     endings = " or ".join(f".{name}" for name in formats)
-    fine = path.suffix.lower().lstrip(".") in formats
+    fine = not formats or path.suffix.lower().lstrip(".") in formats
     require(fine, f"{no}: its name must end in {endings}.")
     target = path.resolve()  # a link stays a link
-    folder, there = target.parent, target.is_file() or not target.exists()
-    require(folder.is_dir(), f"{no}: there is no folder {folder}.", FileNotFoundError)
-    require(there, f"{no}: it exists and is not a file.", FileExistsError)
-    writable = os.access(folder, os.W_OK)
-    require(writable, f"{no}: no permission to write in {folder}.", PermissionError)
+    folder, there = path.parent, target.is_file() or not target.exists()
+    require(
+        folder.is_dir(), f"{no}: there is no folder {folder}: make it first.", FileNotFoundError
+    )
+    what = "it is a folder" if target.is_dir() else "it exists and is not a file"
+    require(there, f"{no}: {what}: name a file.", FileExistsError)
+    what = f"{no}: no permission to write in {target.parent}: name another folder."
+    require(os.access(target.parent, os.W_OK), what, PermissionError)
     return target
 
 

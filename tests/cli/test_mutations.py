@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import time
@@ -28,6 +29,12 @@ SMALL = sentences(6, 0)
 CONTENTS = {
     "conll": conll(SMALL, 0, 1, 2),
     "conllu": conllu(SMALL),
+    "csv": "sentence,word,tag\n"
+    + "".join(f"{i},{w},{tag}\n" for i, rows in enumerate(SMALL) for w, _, tag in rows),
+    "jsonl": "".join(
+        json.dumps({"tokens": [row[0] for row in rows], "tags": [row[2] for row in rows]}) + "\n"
+        for rows in SMALL
+    ),
     "crfsuite": crfsuite(SMALL),
     "svmhmm": svmhmm(SMALL),
     "svmlight": svmlight(SMALL),

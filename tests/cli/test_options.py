@@ -111,11 +111,13 @@ def test_columns_by_name_and_number(folder):
     ("options", "words"),
     [
         (["--columns", "a,b"], "train.conll:1: there are 3 columns"),
-        (["--columns", "a,b,b"], "twice"),
+        (["--columns", "a,b,b"], "--columns a,b,b has a name twice"),
         (["--use", "nothing"], "no column 'nothing'"),
         (["--use", "--5"], "no column '--5'"),
         (["--use", "9"], "no column 9"),
-        (["--use", "col2"], "leave it out"),
+        (["--use", "col2"], "--use col2 is the column of the labels"),
+        (["--use", "word,0"], "--use word is named twice"),
+        (["--n-jobs", "0"], "--n-jobs 0 has no meaning"),
         (["--label", "nothing"], "no column 'nothing'"),
     ],
 )
@@ -197,7 +199,7 @@ def test_C_by_itself(folder):
     dev = ("--dev", folder / "test.conll")
     both = (folder / "train.conll", "--unlabelled", folder / "test.conll", *dev)
     assert "--C: auto is for train" in refused("semi", *both, "-C", "auto", *target)
-    words = "--C: must be a number, auto or scale, got 'best'"
+    words = "--C must be a number, 'auto' or 'scale', got 'best'"
     assert words in refused("train", folder / "train.conll", "-C", "best", "-m", folder / "x")
 
 

@@ -119,9 +119,9 @@ def test_killed_again_and_again(tmp_path, undisturbed):
         # At most one temporary file of the process that was killed.
         assert len(left) <= 1
         assert all(re.fullmatch(r"\.(c|m\.hinge)\.[0-9a-f]{16}\.tmp", name) for name in left)
-        if kills == KILLS:
+        if kills >= KILLS and len(went_on) >= 3:  # some die before they went on
             break
-    assert kills == KILLS
+    assert kills >= KILLS
     assert len(went_on) >= 3, went_on
     print("killed runs went on after passes", went_on)
     result = run(*command)
@@ -282,6 +282,7 @@ def test_checkpoints_of_another_training(folder, checkpoint, options, word):
 
 def test_checkpoints_of_other_data(folder, checkpoint):
     (folder / "c").write_bytes(checkpoint)
+    assert "c is a checkpoint, not a model" in refused("predict", folder / "c", folder / "train")
     write(folder / "train", conll(sentences(40, 5, noise=0.4), 0, 1, 2))
     assert "other data" in refused(*arguments(folder, "--resume"))
     # Without --resume the training begins anew, and says what becomes of the file.

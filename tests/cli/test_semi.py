@@ -318,9 +318,9 @@ def test_check_reads_conllu(tmp_path):
     ("options", "words"),
     [
         (["--select", "dev"], "pass --dev FILE"),
-        (["--select", "best"], "select"),
+        (["--select", "best"], "--select best is not known"),
         (["--unlabelled-C", "1,x"], "--unlabelled-C: expected"),
-        (["--unlabelled-C", "1,-2"], "C_u[0]"),
+        (["--unlabelled-C", "1,-2"], "--unlabelled-C must be greater than 0, got -2"),
         (["--C", "inf"], "C"),
         (["--unlabelled", "-", "--unlabelled", "-"], "cannot be read twice"),
         (["--unlabelled", "none"], "none: No such file"),
@@ -339,6 +339,11 @@ def test_what_does_not_go_together(folder, tmp_path, monkeypatch, options, words
         command += ["--unlabelled", "text.gz"]
     assert words in refused(*command, *options)
     assert not Path("new.hinge").exists()
+
+
+def test_a_folder_is_no_file_of_constraints(folder, tmp_path):
+    said = refused("check", folder / "few", "--constraints", tmp_path)
+    assert said.startswith(f"--constraints: {tmp_path} is a folder")
 
 
 def test_what_there_is_to_choose_by(folder, tmp_path):

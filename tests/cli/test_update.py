@@ -100,7 +100,7 @@ def test_what_is_refused(files, tmp_path):
     ]:
         result = run("update", model, second, "-m", out, *options)
         assert result.exit_code == 2
-        assert f"No such option: {word}" in result.stderr
+        assert f"no such option: {word}" in result.stderr
     assert "less than the 20" in refused("update", model, second, "-m", out, "--memory", 5)
     assert "No such file" in refused("update", tmp_path / "none", second, "-m", out)
     plain = write(tmp_path / "plain.txt", conll(sentences(3, 3), 0, 1))

@@ -180,7 +180,7 @@ def test_cross_validation(folder, tmp_path):
     assert json.loads(done(*arguments))["relative_gap"] == result["relative_gap"]
     assert "pass --cv 5" in refused(*arguments, "--cv-output", out)
     assert f"{100 * result['cv']:.2f} % in cross-" in done(*arguments[:-1], "-q", "--cv", 4)
-    assert "--cv: there are 40 examples" in refused(*arguments, "--cv", 41)
+    assert "40 examples are too few for --cv 41" in refused(*arguments, "--cv", 41)
 
 
 def test_raw_text(folder, tmp_path):
@@ -213,6 +213,21 @@ def test_likely_mistakes(content, words, tmp_path):
     message = refused("train", write(tmp_path / "file", content), "-m", tmp_path / "m.hinge")
     assert all(word in message for word in words), message
     assert "separator" not in message  # there is no such option
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("Ann N\n".encode("utf-16"), "is UTF-16; convert it (iconv -f UTF-16"),
+        (b"\xfd7zXZ\0\0", "neither text nor IDX; unpack it"),
+        (b"\n\n", "file is empty"),
+        (b"# a = 1\n# b = 2\n", "file is empty"),
+    ],
+)
+def test_likely_mistakes_in_what_is_predicted(folder, content, words, tmp_path):
+    file = write(tmp_path / "file", content)
+    assert words in refused("predict", folder / "conll.hinge", file, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -116,15 +116,27 @@ def test_lists_of_something_else_are_left_out():
         ('{"tokens": ["a"]}\nnot\n', ":2: this is no JSON"),
         ("[1]\n", ":1: this is no JSON object; write"),
         ('{"tokens": "a b"}\n', ":1: there is no list of words; write"),
-        (f'{PAIR}{{"tokens": ["a", "b"], "tags": ["O"]}}', ":2: .*1 items in 'tags' and 2 items"),
-        (f'{{"tokens": ["a"], "tags": []}}\n{PAIR * 2}', ":1: .*0 items in 'tags' and 1 items"),
-        (f'{PAIR}{{"tokens": ["a"]}}', ":2: there are no list 'tags' and 1 items"),
+        (f'{PAIR}{{"tokens": ["a", "b"], "tags": ["O"]}}', ":2: .*1 item in 'tags' and 2 items"),
+        (f'{{"tokens": ["a"], "tags": []}}\n{PAIR * 2}', ":1: .*0 items in 'tags' and 1 item in"),
+        (f'{PAIR}{{"tokens": ["a"]}}', ":2: the object has no list 'tags' and 1 item in"),
+        (f'{PAIR}{{"tags": ["O"]}}', ":2: the object has no list 'tokens'; give every token"),
+        (
+            '{"text": ["a"], "tokens": [{"start": 0, "end": 1}]}',
+            ":1: this is not what spaCy writes",
+        ),
         ('{"tokens": [{"word": "a"}]}\n', ":1: this is not what spaCy writes"),
     ],
 )
 def test_bad_objects(text, message):
     with pytest.raises(ParseError, match=message):
         read_jsonl(io.StringIO(text))
+
+
+@pytest.mark.parametrize("row", ['a,"O', '"a,O', '"a"b,O'])
+def test_quotes_that_do_not_close(row):
+    """What predict adds would stand inside the quotes."""
+    with pytest.raises(ParseError, match=r":2: .*write \"\" for a quote in quotes"):
+        read_csv(io.StringIO(f"word,tag\n{row}\n"))
 
 
 def test_running_text():

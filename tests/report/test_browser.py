@@ -37,7 +37,9 @@ found[window.name] = {
   beyond: beyond.slice(0, 5), scripts: document.scripts.length, images: document.images.length,
   fetched: performance.getEntriesByType("resource").map(e => e.name),
   back: getComputedStyle(document.body).backgroundColor,
-  wide: [...document.querySelectorAll(".scroll")].some(e => e.scrollWidth > e.clientWidth + 1),
+  wide: [...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth + 1)
+    .map(e => e.getAttribute("aria-label")),
+  sums: [...document.querySelectorAll(".sum th")].map(e => getComputedStyle(e).borderTopWidth),
 };
 parent.document.title = JSON.stringify(found);
 </script>"""
@@ -192,6 +194,9 @@ def test_fits_the_screen(screens, name, width):
     assert not found["owned"]
     if name == "many":
         assert found["wide"]  # in its own box
+    if name == "tags":
+        assert {"Spans by type", "Tokens by label", "Parameters"}.isdisjoint(found["wide"])
+        assert [line == "2px" for line in found["sums"]] == [True, False, False]
 
 
 def test_nothing_is_logged(screens, browse, pages):

@@ -128,7 +128,7 @@ def test_bad_paths_are_named(history, tmp_path):
     with pytest.raises(FileNotFoundError, match="no folder"):
         plot_curve(history, tmp_path / "missing" / "a.png")
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(FileExistsError, match="not a file"):
+    with pytest.raises(FileExistsError, match="is a folder: name a file"):
         plot_curve(history, tmp_path / "folder.png")
 
 

@@ -1,8 +1,9 @@
 """The command group: commands by name, errors as one line, exit codes, and common options.
 
 A new command is a function in a module of its own, both of one name, and a word in ``COMMANDS``.
-The group turns ValueError (one sentence about the user's input) and Ctrl-C into exit codes 2 and
-130, without a traceback. Results go to the standard output, progress to the standard error.
+The group turns ValueError (one sentence about the user's input) and wrong options into exit code 2,
+Ctrl-C into 130, without a traceback. Results go to the standard output, progress to the standard
+error.
 """
 
 import os
@@ -15,7 +16,7 @@ from functools import partial
 from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -32,8 +33,8 @@ COMMANDS = (
 _PANELS = {
     "The file": "format task columns use label",
     "Features": "template min_count hash_bits scale lexicon",
-    "What is learnt": "C grid nu slack loss rescale violators scheme edges projective",
-    "When training ends": "tol max_iter max_time dev patience cv cv_output",
+    "What is learnt": "C unlabelled_C grid nu slack loss rescale violators scheme edges projective",
+    "When training ends": "tol max_iter max_time dev patience select cv cv_output",
     "How training runs": "solver checkpoint checkpoint_every resume workers blocks n_jobs seed",
     "The model file": "keep_state dtype sparse",
 }
@@ -44,17 +45,22 @@ _PARAMETER = re.compile(
     rf"^({_NAMES})(?= must )|(?<![\w'\"/])({_NAMES})=('?)([a-z\d-][\w.+-]*+)\3(?!,\d)"
 )
 
+MOST_SEED = 2**32 - 1  # that NumPy takes
+_UsageError: Any = typer.BadParameter.__base__  # click's own, or the one that Typer brings
 BAD_INPUT = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
 
 
 def _sentence(error: Exception) -> str:
     """What is wrong with the user's input, in the words of the library or of the system."""
+    if isinstance(error, _UsageError):
+        text, where = error.format_message(), getattr(error.ctx, "command_path", "hingeline")
+        text = text[:1].lower() + text[1:]
+        return text if text.endswith("?") else f"{text.removesuffix('.')}; see {where} --help."
     if isinstance(error, MemoryError):
         remedy = "check the file for feature numbers that are far too large, or use fewer features"
         return f"there is not enough memory ({error}): {remedy}."
-    if isinstance(error, IsADirectoryError):
-        name = error.filename
+    if isinstance(error, IsADirectoryError) and (name := error.filename):
         return f"{name} is a folder: name a file in it, or all of them together, '{name}/*'."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the file'}: {error.strerror}."
@@ -107,7 +113,7 @@ class _Group(TyperGroup):
                 os.dup2(nowhere, sys.stdout.fileno())
                 os.close(nowhere)
             raise typer.Exit(0) from None
-        except (ValueError, OSError, MemoryError) as error:
+        except (ValueError, OSError, MemoryError, _UsageError) as error:
             text = _sentence(error)
             text = _PARAMETER.sub(lambda m: f"{flag(m[1] or m[2])} {m[4] or ''}".rstrip(), text)
             typer.echo(f"hingeline: {text}", err=True)
@@ -155,22 +161,8 @@ def _show_version(
 def _check_n_jobs(n_jobs: int | None) -> int | None:
     from hingeline._checks import effective_n_jobs  # SciPy takes its time
 
-    with blame("--n-jobs"):
-        effective_n_jobs(n_jobs)
+    effective_n_jobs(n_jobs)
     return n_jobs
-
-
-def check_seed(seed: int | None) -> int | None:
-    """Refuse a seed that NumPy does not take."""
-    if seed is not None and seed >= 2**32:
-        raise ValueError(f"--seed: must be less than 2**32, got {seed}.")
-    return seed
-
-
-def _check_dtype(dtype: str) -> str:
-    if dtype not in (names := ("float64", "float32", "float16")):
-        raise ValueError(f"--dtype: must be one of {', '.join(names)}, got {dtype!r}.")
-    return dtype
 
 
 Model = Annotated[Path, Argument(metavar="MODEL", help="A model file (.hinge).")]
@@ -217,7 +209,7 @@ Blocks = Annotated[int | None, Option(
 )]
 UnlabelledCost = Annotated[str | None, Option(
     "--unlabelled-C", help="Weights of the unlabelled text, separated by commas; each is a step.",
-    show_default="0.01 to 0.3 for each sequence",
+    show_default="0.01, 0.05, 0.2 for each sequence",
 )]
 Select = Annotated[str | None, Option(
     help="Which step to keep: dev, violations or last.",
@@ -230,7 +222,7 @@ MaxIter = Annotated[int, Option(min=1, help="Make at most this many passes.")]
 Constraints = Annotated[str | None, Option(help="Rules: a TOML file, citations or seminars.")]
 Bootstrap = Annotated[int, Option(min=0, help="Resamples for 95 % intervals; 0 gives none.")]
 Dtype = Annotated[
-    str, Option(help="Store weights as float64, float32 or float16.", callback=_check_dtype)
+    Literal["float64", "float32", "float16"], Option(help="Store weights in this precision.")
 ]
 Sparse = Annotated[
     bool, Option("--sparse/--dense", help="Store only weights that are not 0, or whole tables.")
@@ -239,7 +231,7 @@ KeepState = Annotated[bool, Option("--keep-state", help="Store data, too, for hi
 NJobs = Annotated[
     int | None, Option(help="Threads; -1 uses all cores.", show_default="1", callback=_check_n_jobs)
 ]
-Seed = Annotated[int, Option(min=0, help="Seed of everything random.", callback=check_seed)]
+Seed = Annotated[int, Option(min=0, max=MOST_SEED, help="Seed of everything random.")]
 Workers = Annotated[str | None, Option(help="Processes, or a Dask scheduler (tcp://host:8786).")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results only, no progress.")]
 Json = Annotated[bool, Option("--json", help="Print results as JSON.")]
@@ -271,18 +263,14 @@ def given(context: typer.Context) -> dict[str, Any]:
 
 def check_target(option: str, target: str | Path, *read: str | Path | None) -> None:
     """Refuse a file that could not be written, or that a command reads as well."""
-    from hingeline._checks import require
+    from hingeline import _files
 
     path = Path(target)
     if target == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
         return  # the standard output, or a device
-    folder, others = path.parent, [Path(name).resolve() for name in read if name not in (None, "-")]
-    require(not path.is_dir(), f"{option}: {path} is a folder: name a file.")
-    require(folder.is_dir(), f"{option}: there is no folder {folder}: make it first.")
-    what = f"{option}: nothing can be written in {folder}: name another folder."
-    require(os.access(path.resolve().parent, os.W_OK), what)
-    what = f"{option}: {path} is a file to read: name another file."
-    require(path.resolve() not in others, what)
+    with blame(option):
+        if _files.check_target(path) in [Path(n).resolve() for n in read if n not in (None, "-")]:
+            raise ValueError(f"{path} is a file to read: name another file.")
 
 
 def check_sources(option: str, *names: str | None) -> None:

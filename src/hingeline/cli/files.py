@@ -341,6 +341,8 @@ def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
         blank = any(labelled.is_blank(table, column, format) for column in own.label_columns)
         y = None if blank else labelled.labels_of(path, table, own)
         return Samples(inputs, y, layout, data)
+    if not len(data):  # a piece of comments has no columns
+        data = TokenTable.from_sentences([], layout.columns)
     names = _column_names(path, list(data.names), layout)
     table = TokenTable(tuple(names), data.codes, data.values, data.offsets)
     y = table.sentences(layout.label) if layout.label in names else None

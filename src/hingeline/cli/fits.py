@@ -65,14 +65,6 @@ def parse_number(text: str | None, kind: type[int] | type[float]) -> Any:
     return text
 
 
-def parse_C(text: str) -> float | str:
-    """A number or a word that stands for one."""
-    value: float | str = parse_number(text, float)
-    what = f"--C: must be a number, auto or scale, got {text!r}."
-    require(not isinstance(value, str) or value in ("auto", "scale"), what)
-    return value
-
-
 def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str | None) -> None:
     """Refuse a file that is no checkpoint: it would be replaced, and removed at the end."""
     require(path or not resume, "--resume goes on from a checkpoint: pass --checkpoint FILE.")
@@ -372,7 +364,7 @@ def cross_validate(
 ) -> tuple[float, list[Any]]:
     """Labels of every example by a copy of the model that has not seen it, and their score."""
     n = samples.n_sequences
-    require(parts <= n, f"--cv: there are {n} examples, too few for {parts} parts.")
+    require(parts <= n, f"{n} examples are too few for --cv {parts}: take fewer parts.")
     order = np.random.default_rng(base.random_state).permutation(n)
     found: list[Any] = [None] * n
     for k in range(parts):

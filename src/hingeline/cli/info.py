@@ -80,6 +80,10 @@ def info(
 
 
 def _facts(estimator: Any) -> dict[str, Any]:
+    """Parameters, labels and certificate, which may be of the outputs found only."""
+    found = {"primal": estimator.restricted_objective_, "gap": estimator.restricted_gap_}
+    if math.isnan(estimator.restricted_objective_):
+        found = {}
     return {
         "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
         **({"C": _plain(estimator.C_)} if hasattr(estimator, "C_") else {}),
@@ -88,18 +92,10 @@ def _facts(estimator: Any) -> dict[str, Any]:
         "primal": _plain(estimator.primal_objective_),
         "dual": _plain(estimator.dual_objective_),
         "gap": _plain(estimator.duality_gap_),
-        **({} if math.isnan(estimator.restricted_objective_) else _restricted(estimator)),
+        **{f"{name} over the outputs found": _plain(value) for name, value in found.items()},
         "stopped": estimator.stop_reason_,
         "passes": estimator.n_iter_,
         "metadata": getattr(estimator, "metadata_", {}),
-    }
-
-
-def _restricted(estimator: Any) -> dict[str, Any]:
-    """The certificate of ``slack="sum"`` where not all outputs count."""
-    return {
-        "primal over the outputs found": _plain(estimator.restricted_objective_),
-        "gap over the outputs found": _plain(estimator.restricted_gap_),
     }
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -74,7 +73,8 @@ def predict(
         files.require(one, f"{what}: train one with --use word.")
         format = "text"
     names, title = files.expand_all(data)
-    files.require("-" not in names or len(names) == 1, "the standard input comes alone.")
+    alone = "-" not in names or len(names) == 1
+    files.require(alone, "the standard input comes alone: leave - or the other files out.")
     app.check_target("--output", output, model, *names)
     joined = len(names) > 1 and output_dir is None
     job = _Job(estimator, model, sure, format, measure, nbest, constraints, joined)
@@ -86,7 +86,9 @@ def predict(
         texts = files.map_files(job.make_text, names, workers, reporter)
     with reporter.during("predicting"), ExitStack() as stack:
         if output_dir is not None:
-            stack.enter_context(_made(output_dir))
+            if not output_dir.exists():
+                output_dir.mkdir()
+                stack.callback(_remove_empty, output_dir)
         else:
             with blame("--output"):
                 out = stack.enter_context(hingeline.data.atomic_text(output))
@@ -115,17 +117,9 @@ def _name_outputs(folder: Path, output: str, names: list[str]) -> list[Path]:
     return targets
 
 
-@contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """A folder that is new does not stay where nothing came into it."""
-    new = not folder.exists()
-    folder.mkdir(exist_ok=True)
-    try:
-        yield
-    finally:
-        if new:
-            with suppress(OSError):  # it is not empty
-                folder.rmdir()
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # it is not empty
+        folder.rmdir()
 
 
 @dataclass

@@ -31,8 +31,12 @@ def report(
     """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
     import numpy as np
 
-    from hingeline.report import write_report
+    from hingeline._files import check_target
+    from hingeline.report import FORMATS, write_report
 
+    path = output or model.with_suffix(".html")
+    with blame("--output"):
+        check_target(path, FORMATS)
     files.require(None in (data, test), "DATA and --test are the same: give one file.")
     test = data if test is None else test
     reporter = files.Reporter(model.name, None)
@@ -68,7 +72,6 @@ def report(
         if samples.layout.kind == "tokens":
             known["tokens"] = samples.X.sentences(0)
         sources["test"] = files.source_of(test)
-    path = output or model.with_suffix(".html")
     read = {k: v for k, v in sources.items() if isinstance(v, dict) and v.get("sha256")}  # no pipes
     known |= {"command": metadata.get("command"), "data": read, "title": model.name}
     what_to_install = files.retell("", "", ImportError)

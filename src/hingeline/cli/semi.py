@@ -51,7 +51,7 @@ def semi(
     """
     from sklearn.base import clone
 
-    from hingeline._checks import require
+    from hingeline._checks import positive, require
     from hingeline.features.tables import TokenTable
 
     check_sources("--unlabelled", data, dev, *unlabelled)
@@ -65,7 +65,7 @@ def semi(
     require(C != "auto", "--C: auto is for train; give a number, or scale.")
     file = files.open_training(data, format, ["unlabelled"])
     base = hingeline.ChainSSVM(
-        fits.parse_C(C or "scale"),
+        fits.parse_number(C or "scale", float),
         tol=tol,
         max_iter=max_iter,
         scheme=scheme,
@@ -77,8 +77,10 @@ def semi(
     C_u = None
     if unlabelled_C is not None:
         C_u = split_numbers(unlabelled_C, "--unlabelled-C: expected 0.01,0.1,1")
+        positive("--unlabelled-C", C_u[0])  # the smallest
     estimator = hingeline.SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
-    estimator.check_parameters(None if dev is None else (None, None))
+    with blame(""):
+        estimator.check_parameters(None if dev is None else (None, None))
     clock = fits.Clock()
     progress = fits.FitProgress(quiet or as_json)
     with progress.during(data, "reading"):

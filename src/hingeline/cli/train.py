@@ -115,8 +115,8 @@ def train(
         raise ValueError(f"{what} for training in blocks: add --workers 2, say.")
     require(C is None or not values, "--grid names the values of C: leave --C out.")
     params = {name: context.params[name] for name in _PARAMETERS} | {"random_state": seed}
-    params["C"] = None if C is None else fits.parse_C(C)
-    params |= {"nu": fits.parse_number(nu, float), "violators": fits.parse_number(violators, int)}
+    params |= {"C": fits.parse_number(C, float), "nu": fits.parse_number(nu, float)}
+    params["violators"] = fits.parse_number(violators, int)
     params["projective"] = {"yes": True, "no": False}.get(projective, projective)
     clock = fits.Clock()
     file = files.open_training(names[0], format, given(context), task)
@@ -127,7 +127,8 @@ def train(
         require(name in known, f"{what}: leave it out.")
     chosen = {name: value for name, value in params.items() if value is not None}
     estimator: Any = learner(**{name: chosen[name] for name in chosen.keys() & known.keys()})
-    estimator.check_parameters()
+    with blame(""):  # not a word, but a number, say
+        estimator.check_parameters()
     if lexicon:
         require(task == "segments", "--lexicon is for --task segments: leave it out.")
         estimator.set_params(segment_features=fits.read_lexicons(lexicon))
@@ -192,7 +193,8 @@ def train(
             at_fault = title if template is None else "--template"
             with progress.during(title, "encoding"), blame(at_fault):
                 samples.X = encoder.fit_transform(samples.X)
-            require(samples.width, f"{title}: no token has a feature: check it, and --format.")
+            what = "no token has a feature: check it, --format and --min-count"
+            require(samples.width, f"{title}: {what}.")
             progress.say(f"encoded {samples.width:,} features in {clock.stop('encode'):.1f} s")
         learn = partial(estimator.fit, samples.X, samples.y)
         # C is known before the fit, and kept for updates.

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Option
 
 from hingeline.cli import app, files, fits
-from hingeline.cli.app import blame, check_seed, check_target
+from hingeline.cli.app import blame, check_target
 
 _trained = partial(Option, show_default="as trained")
 
@@ -29,7 +29,7 @@ def update(
     sparse: app.Sparse = True,
     n_jobs: app.NJobs = None,
     seed: Annotated[
-        int | None, _trained(min=0, help="Seed of everything random.", callback=check_seed)
+        int | None, _trained(min=0, max=app.MOST_SEED, help="Seed of everything random.")
     ] = None,
     quiet: app.Quiet = False,
     as_json: app.Json = False,

@@ -234,10 +234,7 @@ def detect_format(source: File) -> str:
         raise TypeError(f"{what}: pass open_text(source) here and to the reader.")
     if head[:2] == b"\0\0" and len(head) >= 4:
         return "idx"
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise text.error("the file is UTF-16; convert it (iconv -f UTF-16 -t UTF-8).")
-    if b"\0" in head:
-        raise text.error("the file is neither text nor IDX; unpack it, or write it as text.")
+    text.refuse_binary(head)
     content = head.removeprefix(b"\xef\xbb\xbf")
     if len(head) == _PEEK:
         cut = content.rfind(b"\n") + 1

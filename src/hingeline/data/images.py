@@ -1,6 +1,7 @@
 """Arrays and images: IDX, the format of MNIST, and the handwritten words of ``letter.data``."""
 
 import math
+import re
 from array import array
 from dataclasses import dataclass
 from itertools import pairwise
@@ -71,7 +72,10 @@ def read_images(source: File, labels: File | None = None) -> FlatData:
 
 
 _N_PIXELS = 128  # Of a letter's image, 16 rows and 8 columns.
-_N_FIELDS = 6
+#: Letter, next id, word, fold and pixels; the original has a tab at the end of every line.
+_LETTER = re.compile(
+    rb"[^\t]*\t([^\t]*)\t([^\t]*)\t([^\t]*)\t[^\t]*\t([0-9]{1,9})\t([01](?:\t[01]){127})\t?"
+)
 _LAST = "the next id of a word's last letter is -1"
 
 
@@ -107,18 +111,11 @@ def read_letters(source: File) -> LetterWords:
         for _, line in text.byte_lines():
             if not line:
                 continue
-            fields = line.split(b"\t", _N_FIELDS)
-            if len(fields) <= _N_FIELDS:
-                what = f"expected {_N_FIELDS + _N_PIXELS} fields separated by tabs"
-                raise text.error(f"{what}, found {len(fields)}; is this letter.data?")
-            _, letter, following, word, _, fold, image = fields
-            image = image.removesuffix(b"\t")  # as every line of the original ends
-            if len(image) != 2 * _N_PIXELS - 1:
-                what = f"expected {_N_PIXELS} pixels of one digit each, found {shown(image)}"
-                raise text.error(f"{what}; is this letter.data?")
-            if image[::2].strip(b"01") or image[1::2].strip(b"\t"):
-                what = "a pixel is neither 0 nor 1, or no tab follows it"
-                raise text.error(f"{what}; correct the line.")
+            if (match := _LETTER.fullmatch(line)) is None:
+                what = "expected id, letter, next id, word, position, fold (a number) and"
+                what = f"{what} {_N_PIXELS} pixels of 0 or 1, with tabs between, found"
+                raise text.error(f"{what} {shown(line)}; is this letter.data?")
+            letter, following, word, fold, image = match.groups()
             images.append(image[::2])
             letters.append(letter.decode())
             if current is not None and current != (word, fold):
@@ -126,8 +123,6 @@ def read_letters(source: File) -> LetterWords:
                 raise text.error(f"{what.format(*map(shown, (word, fold, *current)))}; {_LAST}.")
             current = (word, fold)
             if following == b"-1":
-                if not fold.isdigit() or len(fold) > 9:
-                    raise text.error(f"the fold {shown(fold)} is not a number; correct the line.")
                 folds.append(int(fold))
                 offsets.append(len(letters))
                 current = None

@@ -129,7 +129,7 @@ def read_labelled(
     path, _, found = file
     name = found.name
     if columns is not None and len(set(columns)) < len(columns):
-        raise ValueError(f"columns {', '.join(columns)} has a name twice: give each its own.")
+        raise ValueError(f"columns={','.join(columns)} has a name twice: give each its own.")
     labels = int(label) if label and re.fullmatch("-?[0-9]{1,9}", label) else label
     data = read_file(file, False, names=columns, zero_based=True, labels=labels)
     if found.kind == "tokens":
@@ -166,7 +166,9 @@ def _read_tokens(
         arcs = [c for c in every if c in ("form", "lemma", "upos", "xpos", "feats")]
         chosen = arcs if task == "dependencies" else ["form"] if format == "conllu" else every
     require(chosen, f"{path} has a single column, the labels: add a column with the words.")
-    require(label not in chosen, f"use names the column of the labels, {label!r}: leave it out.")
+    require(label not in chosen, f"use={label} is the column of the labels: name others.")
+    twice = next((name for name in chosen if chosen.count(name) > 1), "")
+    require(not twice, f"use={twice} is named twice: name each column once.")
     what = f"{path} has no labels to learn from: {label} is _ everywhere"
     require(not is_blank(table, label, format), f"{what}; name another column as label.")
     names = [] if format == "conllu" else list(table.names)

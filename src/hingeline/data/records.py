@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from hingeline import schemes
+from hingeline._words import count_of
 from hingeline.data.conll import WORD_NAMES, plain_name
 from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
 from hingeline.features.tables import TokenTable
@@ -32,8 +33,8 @@ def split_row(line: str, delimiter: str) -> list[str]:
     if delimiter == "\t":
         return line.split("\t")
     try:
-        return next(csv.reader([line], delimiter=delimiter), [])
-    except csv.Error:  # a field that is far too long
+        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
+    except csv.Error:  # a quote that does not close, or a field that is far too long
         return [line]
 
 
@@ -84,7 +85,8 @@ def read_csv(source: File) -> TokenTable:
             row = split_row(line, delimiter)
             if len(row) != len(names):
                 what = f"expected {len(names)} fields as the header has, found {len(row)}"
-                raise text.error(f"{what}; quote fields that have {shown(delimiter)} in them.")
+                how = f"quote fields that have {shown(delimiter)} in them"
+                raise text.error(f'{what}; {how}, and write "" for a quote in quotes.')
             if at is not None:
                 key = row.pop(at)
                 if key and key != before and len(rows) > offsets[-1]:
@@ -189,8 +191,8 @@ def read_jsonl(source: File) -> TokenTable:
                 columns = [[] for _ in names]
                 odd = dict.fromkeys(lists.keys() - {*names}, 0)
             for name, column in zip(names, columns, strict=True):
-                if len(lists.get(name, ())) != len(lists.get(names[0], ())):
-                    raise text.error(_say_unequal(lists, name, names[0]))
+                if name not in lists or len(lists[name]) != len(lists[names[0]]):
+                    raise text.error(_say_unequal(lists, *dict.fromkeys((name, names[0]))))
                 column += lists[name]
             offsets.append(len(columns[0]))
             for name in odd:
@@ -203,9 +205,9 @@ def read_jsonl(source: File) -> TokenTable:
 
 
 def _say_unequal(lists: dict[str, list[str]], *names: str) -> str:
-    sizes = (f"{len(lists[n])} items in" if n in lists else "no list" for n in names)
+    sizes = (f"{count_of(len(lists[n]), 'item')} in" if n in lists else "no list" for n in names)
     found = " and ".join(f"{size} {shown(n)}" for size, n in zip(sizes, names, strict=True))
-    return f"there are {found}; give every token one of each, in all objects."
+    return f"the object has {found}; give every token one of each, in all objects."
 
 
 def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
@@ -234,6 +236,7 @@ def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
 
 
 def _spacy_lists(content: str, tokens: list[Any], ents: list[Any]) -> dict[str, list[str]]:
+    content = "".join([content])  # a TypeError where it is no text
     lists = {"tokens": [content[token["start"] : token["end"]] for token in tokens]}
     for name in ("lemma", "pos", "tag", "dep"):
         if all(name in token for token in tokens):

@@ -94,6 +94,13 @@ class TextSource(AbstractContextManager["TextSource"]):
         if not fine:
             raise self.error(problem, line)
 
+    def refuse_binary(self, head: bytes) -> None:
+        """Refuse a file that begins as no text in UTF-8 does."""
+        wide = head[:2] in (b"\xff\xfe", b"\xfe\xff")
+        self.require(not wide, "the file is UTF-16; convert it (iconv -f UTF-16 -t UTF-8).", 0)
+        what = "the file is neither text nor IDX; unpack it, or write it as text."
+        self.require(b"\0" not in head, what, 0)
+
     def keep(self, size: int) -> None:
         """Count memory taken for objects, which short lines of a small gzip file could fill."""
         self._bytes_kept += size
@@ -179,6 +186,8 @@ class TextSource(AbstractContextManager["TextSource"]):
             try:
                 data.decode()
             except UnicodeDecodeError as error:
+                if number == self.first:
+                    self.refuse_binary(data)
                 what = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
                 at = number + data.count(b"\n", 0, error.start)
                 remedy = "convert the file to UTF-8 (iconv -f WINDOWS-1252 -t UTF-8, say)."

@@ -316,7 +316,9 @@ def load(path: str | os.PathLike[str], expected: type | None = None, structure: 
     """
     header, arrays = read_model(path)
     name = os.fspath(path)
-    kind = header.get("estimator")
+    plain, kind = header.get("kind") != "checkpoint", header.get("estimator")
+    what = f"{name} is a checkpoint, not a model: to go on from it, train with --resume"
+    require(plain, f"{what} or Checkpoint(…, resume=True).", ModelFileError)
     cls: Any = estimator_class(kind) if isinstance(kind, str) else None
     what = f"{name} holds a {kind!r:.40}, which this version of Hingeline does not know"
     require(cls, f"{what}: upgrade.", ModelFileError)

@@ -158,11 +158,15 @@ def render_report(
         contents["comparison"] = errors.describe_comparison(str(name), outcome, other, n_errors)
     contents["weights"] = sections.describe_weights(model, n_features, feature_names)
     contents["provenance"] = sections.describe_provenance(model, command, data, date)
+    own, n = hasattr(model, "structure"), len(model.weights_)
+    size = f"structure {type(model.structure).__name__}, {count_of(n, 'weight')}" if own else ""
+    if not own:
+        size = f"{sections.class_count(model)}, {count_of(int(model.n_features_in_), 'feature')}"
     kind = type(model).__name__
     page: str = template.render(
         kind=kind,
         title=f"{kind} report" if title is None else title,
-        size=_describe_size(model),
+        size=size,
         figures=_list_figures(facts, outcome),
         sections=contents,
         n_levels=sections.LEVELS,
@@ -196,13 +200,6 @@ def _load_template() -> Any:
     # Lines may break after a sign in a feature's name, and not inside a word.
     environment.filters["parts"] = lambda value: Markup("<wbr>").join(_PARTS.findall(show(value)))
     return environment.get_template("page.html.j2")
-
-
-def _describe_size(model: Any) -> str:
-    if hasattr(model, "structure"):
-        weights = count_of(len(model.weights_), "weight")
-        return f"structure {type(model.structure).__name__}, {weights}"
-    return f"{sections.class_count(model)}, {count_of(int(model.n_features_in_), 'feature')}"
 
 
 def _list_figures(facts: sections.Facts, outcome: outcomes.Outcome | None) -> list[tuple[str, ...]]:
