@@ -80,6 +80,38 @@ def test_a_fit_without_it_forgets(tmp_path):
         MulticlassSSVM(scale="yes").fit(X, y)
 
 
+def test_large_numbers_beside_indicators_in_sparse_tables():
+    """A few columns must not have all of the norm that C follows; text stays as it is."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=300)
+    kinds = np.eye(30)[10 * y + rng.integers(10, size=300)]  # the label
+    kinds[rng.random(300) < 0.3] = 0.0
+    noise = 1e4 + 1e3 * rng.normal(size=(300, 2))
+    rare = np.where(rng.random((300, 1)) < 0.2, 500.0, 0.0)
+    X = sp.csr_matrix(np.hstack([kinds, noise, rare]))
+    model = MulticlassSSVM(random_state=0).fit(X[:200], y[:200])
+    assert model.feature_scales_[:30].tolist() == [1.0] * 30
+    assert model.feature_scales_[30] == pytest.approx(np.sqrt(np.mean(noise[:200, 0] ** 2)))
+    assert model.feature_scales_[32] == pytest.approx(500.0)
+    assert not model.feature_means_.any()
+    left = MulticlassSSVM(random_state=0, scale=False).fit(X[:200], y[:200])
+    assert left.score(X[200:], y[200:]) < 0.6 < 0.7 < model.score(X[200:], y[200:])
+    assert not hasattr(MulticlassSSVM(C=1e-9).fit(X, y), "feature_means_")
+    counts = sp.csr_matrix(rng.poisson(0.3, size=(300, 40)) * np.where(y == 0, 1, 2)[:, None])
+    counts[0, 0] = 300.0  # one document full of one word
+    for text in (counts.astype(float), 1e-3 * counts, X[:, :30]):
+        assert not hasattr(MulticlassSSVM().fit(text, y), "feature_means_")
+
+
+@pytest.mark.parametrize("kind", [MulticlassSSVM, MultilabelSSVM])
+def test_sparse_tables_that_are_full_are_scaled_as_dense_ones(kind):
+    X, y = make(kind)
+    dense = kind(random_state=0).fit(X, y)
+    model = kind(random_state=0).fit(sp.csr_matrix(X), y)
+    np.testing.assert_allclose(model.feature_means_, dense.feature_means_)
+    np.testing.assert_array_equal(model.predict(sp.csr_matrix(X)), dense.predict(X))
+
+
 # Sequences of numbers ----------------------------------------------------------------------------
 
 

@@ -153,7 +153,10 @@ class BaseModel(BaseEstimator):
         return with_constant(matrix) if self.fit_intercept else matrix
 
     def _wants_scale(self: Any, dense: bool) -> bool:
-        """Whether columns are scaled: as asked, else dense ones where C is not a number."""
+        """Whether columns are scaled: as asked, else dense ones where C is not a number.
+
+        Unasked, sparse ones are scaled where dense ones are, but less (`choose_sparse_scales`).
+        """
         if self.scale is not None:
             return bool(self.scale)
         return dense and isinstance(self.C, str) and getattr(self, "slack", "") != "nu"
@@ -361,6 +364,11 @@ def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
         elif model._wants_scale(dense):
             model.feature_means_ = np.zeros(X.shape[1])
             model.feature_scales_ = no_zeros(abs(X).max(axis=0).toarray().ravel())
+        elif not named and model._wants_scale(True):
+            if 2 * X.nnz > math.prod(X.shape):  # a dense table, and smaller as one
+                vars(model).update(choose_scales(model, *measure_columns(X.toarray())))
+            else:
+                vars(model).update(choose_sparse_scales(X))
     if SCALING[0] not in vars(model):
         return X
     more = (0, X.shape[1] - len(model.feature_means_))  # columns that came later
@@ -429,6 +437,29 @@ def choose_scales(
         else:
             means, sizes = np.where(fine, 0.0, means), np.where(fine, 1.0, sizes)
     return dict(zip(SCALING, (means, sizes), strict=True))
+
+
+def choose_sparse_scales(X: sp.csr_matrix) -> dict[str, Array]:
+    """What columns of a sparse table are divided by, unasked: :data:`SCALING`; nothing if by 1.
+
+    One column of ages or incomes beside indicators would have all of the squared norm that C
+    follows, and nothing else would be learnt. So columns are divided by the root mean square of
+    their entries where it is large: above 2 in all rows, if most rows have an entry; of others
+    where most entries are above 10. Counts of words have such entries, but not mostly. Nothing is
+    multiplied: what is small in tf-idf or in shares is so because it matters little.
+    """
+    sizes = np.ones(X.shape[1])
+    values = abs(X.data)
+    if not values.max(initial=0.0) > 2.0:
+        return {}
+    (n, d), at = X.shape, X.indices
+    with np.errstate(over="ignore"):  # refused later
+        entries = np.bincount(at, minlength=d)
+        squares = np.bincount(at, np.square(values, dtype=np.float64), minlength=d)
+        many, mostly = 2 * entries >= n, 2 * np.bincount(at[values > 10.0], minlength=d) > entries
+        large = np.where(many, squares > 4.0 * n, mostly)
+    sizes[large] = np.sqrt(squares[large] / entries[large])
+    return dict(zip(SCALING, (np.zeros(d), no_zeros(sizes)), strict=True)) if large.any() else {}
 
 
 def no_zeros(sizes: Array) -> Array:
