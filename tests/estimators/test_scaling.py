@@ -103,6 +103,20 @@ def test_large_numbers_beside_indicators_in_sparse_tables():
         assert not hasattr(MulticlassSSVM().fit(text, y), "feature_means_")
 
 
+def test_columns_that_are_mostly_zero_have_the_size_of_their_entries():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=200)
+    words = (rng.random(size=(200, 20)) < 0.2) * rng.uniform(0.02, 0.2, size=20)  # as in tf-idf
+    money = np.where(rng.random((200, 1)) < 0.3, 5e3, 0.0)
+    money[money.argmax()] = 1e6  # one is very rich
+    X = np.hstack([words, money, rng.normal(size=(200, 1))])
+    sizes = MulticlassSSVM(random_state=0).fit(X, y).feature_scales_
+    assert len({*sizes[:20]}) == 1  # what is small among words stays small
+    assert 0.02 < sizes[0] < 0.2
+    assert sizes[20] == pytest.approx(money.sum() / (money > 0.0).sum())
+    assert sizes[21] == 1.0
+
+
 @pytest.mark.parametrize("kind", [MulticlassSSVM, MultilabelSSVM])
 def test_sparse_tables_that_are_full_are_scaled_as_dense_ones(kind):
     X, y = make(kind)
@@ -344,7 +358,7 @@ def test_a_graph_model_is_that_of_a_scaler_before_it():
     assert found == np.concatenate(model.predict(sparse)).tolist()
     assert found == np.concatenate(plain.predict(scaled)).tolist()
     unasked = GraphSSVM(inference="enumeration", random_state=0).fit(sparse, y)
-    assert not hasattr(unasked, "feature_means_")  # edges have dense columns in any case
+    np.testing.assert_allclose(unasked.feature_means_, model.feature_means_)  # full, as dense
     assert hasattr(unasked, "edge_feature_scales_")
 
 

@@ -358,7 +358,7 @@ def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
         for name in SCALING:
             vars(model).pop(name, None)
         if named and model._wants_scale(True) and (X.data != 1.0).any():
-            vars(model).update(choose_scales(model, *measure_named(X)))
+            vars(model).update(choose_scales(model, *measure_named(X), named=True))
         elif model._wants_scale(dense) and dense:
             vars(model).update(choose_scales(model, *measure_columns(X)))
         elif model._wants_scale(dense):
@@ -412,12 +412,18 @@ def measure_named(X: sp.csr_matrix) -> tuple[Array, ...]:
 
 
 def choose_scales(
-    model: Any, means: Array, deviations: Array, filled: Array, largest: Array, least: Array
+    model: Any,
+    means: Array,
+    deviations: Array,
+    filled: Array,
+    largest: Array,
+    least: Array,
+    named: bool = False,
 ) -> dict[str, Array]:
     """What is subtracted from dense columns, and what they are divided by: :data:`SCALING`.
 
     Unasked, a column that is 0 more often than not (an indicator, a pixel) is like a sparse one,
-    since its deviation says how rare it is, not how large; and columns stay as they are whose size
+    since its deviation says how rare it is, not how large (:func:`find_entries`); and columns stay as they are whose size
     is that of an indicator, up to a factor of 2: their root mean square or, without negative values
     (shares, grey values from 0 to 1), the largest. Nothing where all stay. Columns with deviations
     that differ by a factor of 5 at most have one unit (embeddings, lengths): one divisor for all
@@ -426,6 +432,8 @@ def choose_scales(
     sizes = no_zeros(deviations)
     if model.scale is None:
         rare = filled < 0.5
+        if not named:
+            largest = np.where(rare, find_entries(means, deviations, filled, least), largest)
         means, sizes = np.where(rare, 0.0, means), np.where(rare, no_zeros(largest), sizes)
         size = np.where(rare, largest, np.hypot(means, deviations))
         fine = (size <= 2.0) & (np.where(least >= 0.0, largest, size) >= 0.5)
@@ -437,6 +445,20 @@ def choose_scales(
         else:
             means, sizes = np.where(fine, 0.0, means), np.where(fine, 1.0, sizes)
     return dict(zip(SCALING, (means, sizes), strict=True))
+
+
+def find_entries(means: Array, deviations: Array, filled: Array, least: Array) -> Array:
+    """How large the entries of dense columns are that are mostly 0: what these are divided by.
+
+    Their mean, of columns with negative values their root mean square. The largest one would say
+    how long a tail is. Columns within a factor of 10 of the median column have one unit (words of a
+    text): that the rare ones among them are small says that they matter little.
+    """
+    filled = np.maximum(filled, 1e-300)
+    sizes = np.where(least >= 0.0, means / filled, np.hypot(means, deviations) / np.sqrt(filled))
+    known = (filled < 0.5) & (sizes > 0.0)
+    unit = float(np.median(sizes[known])) if known.any() else 1.0
+    return np.where((sizes > 0.1 * unit) & (sizes < 10.0 * unit), unit, sizes)
 
 
 def choose_sparse_scales(X: sp.csr_matrix) -> dict[str, Array]:
