@@ -418,16 +418,17 @@ def choose_scales(
     filled: Array,
     largest: Array,
     least: Array,
+    *,
     named: bool = False,
 ) -> dict[str, Array]:
     """What is subtracted from dense columns, and what they are divided by: :data:`SCALING`.
 
     Unasked, a column that is 0 more often than not (an indicator, a pixel) is like a sparse one,
-    since its deviation says how rare it is, not how large (:func:`find_entries`); and columns stay as they are whose size
-    is that of an indicator, up to a factor of 2: their root mean square or, without negative values
-    (shares, grey values from 0 to 1), the largest. Nothing where all stay. Columns with deviations
-    that differ by a factor of 5 at most have one unit (embeddings, lengths): one divisor for all
-    keeps what their sizes say.
+    since its deviation says how rare it is, not how large (:func:`find_entries`); and columns
+    stay as they are whose size is that of an indicator, up to a factor of 2: their root mean square
+    or, without negative values (shares, grey values from 0 to 1), the largest. Nothing where all
+    stay. Columns with deviations that differ by a factor of 5 at most have one unit (embeddings,
+    lengths): one divisor for all keeps what their sizes say.
     """
     sizes = no_zeros(deviations)
     if model.scale is None:
