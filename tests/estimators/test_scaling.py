@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import hingeline
 from hingeline import (
@@ -101,6 +101,26 @@ def test_large_numbers_beside_indicators_in_sparse_tables():
     counts[0, 0] = 300.0  # one document full of one word
     for text in (counts.astype(float), 1e-3 * counts, X[:, :30]):
         assert not hasattr(MulticlassSSVM().fit(text, y), "feature_means_")
+
+
+def test_what_a_scaler_has_brought_to_0_and_1_is_centred():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=300)
+    X = rng.normal(size=(3, 5))[y] + rng.normal(size=(300, 5))
+    raw = MulticlassSSVM(random_state=0, tol=1e-6).fit(X, y)
+    for low, high in ((0.0, 1.0), (-1.0, 1.0), (0.5, 0.6)):
+        Z = low + (high - low) * (X - X.min()) / np.ptp(X)  # one unit, as before
+        model = MulticlassSSVM(random_state=0, tol=1e-6).fit(Z, y)
+        assert np.mean(model.predict(Z) == raw.predict(X)) > 0.97
+    indicators = (rng.random((300, 5)) < [0.6, 0.8, 0.9, 0.95, 1.0]).astype(float)
+    for flat in (indicators, 2.0 * indicators - 1.0):
+        assert not hasattr(MulticlassSSVM().fit(flat, y), "feature_means_")
+    indicators[:, 0] = np.arange(300) % 5 == 0  # one that is rare
+    mixed = np.hstack([indicators, MinMaxScaler().fit_transform(X)])
+    model = MulticlassSSVM().fit(mixed, y)
+    np.testing.assert_allclose(model.feature_means_, [0.0] * 5 + [*mixed[:, 5:].mean(axis=0)])
+    assert model.feature_scales_[:5].tolist() == [1.0] * 5
+    assert len({*model.feature_scales_[5:]}) == 1  # alike: one unit
 
 
 def test_columns_that_are_mostly_zero_have_the_size_of_their_entries():

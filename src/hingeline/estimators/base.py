@@ -137,6 +137,8 @@ class BaseModel(BaseEstimator):
             found = f"gap {self.duality_gap_:.3g}{share} = primal {primal:.6g} − dual {dual:.6g}"
         return f"{html}<p>{found}; {self.n_iter_} passes: {escape(self.stop_reason_)}</p>"
 
+    _centres_far = False  # whether columns far from 0 are centred, whatever their size is
+
     @property
     def _layout(self) -> Any:
         """Where the blocks of ``weights_`` lie."""
@@ -308,6 +310,8 @@ class Streams:
 
 #: ``C="scale"`` is this over the mean squared norm of a row; see ``benchmarks/defaults.py``.
 SCALE = 3.0
+#: Columns are far from 0 whose mean is larger than so many deviations.
+FAR = 1.5
 SCALING = ("feature_means_", "feature_scales_")  # What a model file keeps of ``scale=True``.
 
 
@@ -426,9 +430,11 @@ def choose_scales(
     Unasked, a column that is 0 more often than not (an indicator, a pixel) is like a sparse one,
     since its deviation says how rare it is, not how large (:func:`find_entries`); and columns
     stay as they are whose size is that of an indicator, up to a factor of 2: their root mean square
-    or, without negative values (shares, grey values from 0 to 1), the largest. Nothing where all
-    stay. Columns with deviations that differ by a factor of 5 at most have one unit (embeddings,
-    lengths): one divisor for all keeps what their sizes say.
+    or, without negative values (shares, grey values from 0 to 1), the largest. Of single labels
+    those are centred that are far from 0 beside their deviation, as a scaler to [0, 1] leaves them:
+    C follows the norm, of which their means would have most. Nothing where all stay. Columns with
+    deviations that differ by a factor of 5 at most have one unit (embeddings, lengths): one divisor
+    for all keeps what their sizes say.
     """
     sizes = no_zeros(deviations)
     if model.scale is None:
@@ -438,13 +444,20 @@ def choose_scales(
         means, sizes = np.where(rare, 0.0, means), np.where(rare, no_zeros(largest), sizes)
         size = np.where(rare, largest, np.hypot(means, deviations))
         fine = (size <= 2.0) & (np.where(least >= 0.0, largest, size) >= 0.5)
-        if fine.all():
+        flat = np.abs(size**2 - filled * largest**2) <= 1e-9 * largest**2  # 0 and 1, −1 and 1
+        far = fine & ~flat & (np.abs(means) > FAR * deviations) & (deviations > 0.0)
+        far &= model._centres_far
+        if (fine & ~far).all():
             return {}
         vary = deviations[deviations > 0.0]
         if vary.size and not rare.any() and vary.max() <= 5.0 * vary.min():
             sizes = no_zeros(np.full(len(sizes), np.sqrt(np.mean(vary**2))))
         else:
-            means, sizes = np.where(fine, 0.0, means), np.where(fine, 1.0, sizes)
+            own = deviations[far]
+            alike = own.size > 0 and own.max() <= 5.0 * own.min()
+            sizes = np.where(fine, 1.0, sizes)
+            sizes[far] = np.sqrt(np.mean(own**2)) if alike else 1.0
+            means = np.where(fine & ~far, 0.0, means)
     return dict(zip(SCALING, (means, sizes), strict=True))
 
 
