@@ -146,6 +146,25 @@ def test_sparse_tables_that_are_full_are_scaled_as_dense_ones(kind):
     np.testing.assert_array_equal(model.predict(sp.csr_matrix(X)), dense.predict(X))
 
 
+@pytest.mark.parametrize("kind", [MulticlassSSVM, MultilabelSSVM])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_row_of_weight_two_counts_as_two(kind, sparse):
+    X, y = make(kind)
+    X[:, 2] = np.where(X[:, 2] > 20.0, 300.0, 0.0)
+    X = np.hstack([X[:, :3], np.zeros((60, 4 * sparse))])  # half full, or less
+    weights = np.arange(60) % 4
+    given, repeated = X, np.repeat(X, weights, axis=0)
+    if sparse:
+        given, repeated = sp.csr_matrix(X), sp.csr_matrix(repeated)
+    weighted = kind(random_state=0).fit(given, y, weights)
+    plain = kind(random_state=0).fit(repeated, np.repeat(y, weights, axis=0))
+    np.testing.assert_allclose(weighted.feature_scales_, plain.feature_scales_)
+    np.testing.assert_allclose(weighted.feature_means_, plain.feature_means_)
+    known = dict(vars(weighted))
+    weighted.predict(given)
+    assert weighted.feature_scales_ is known["feature_scales_"]  # prediction changes nothing
+
+
 # Sequences of numbers ----------------------------------------------------------------------------
 
 

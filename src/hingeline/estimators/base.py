@@ -354,8 +354,11 @@ class TableModel:
         return tags
 
 
-def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
-    """X with columns scaled as the model does it, if it does; the ``first`` X tells it how."""
+def scale_columns(model: Any, X: Any, first: bool = False, weights: Any = None) -> Any:
+    """X with columns scaled as the model does it, if it does; the ``first`` X tells it how.
+
+    A row of weight 2 then counts as two rows.
+    """
     named = getattr(model, "encoder_", None) is not None
     if first:
         dense = not sp.issparse(X)
@@ -364,20 +367,19 @@ def scale_columns(model: Any, X: Any, first: bool = False) -> Any:
         if named and model._wants_scale(True) and (X.data != 1.0).any():
             vars(model).update(choose_scales(model, *measure_named(X), named=True))
         elif model._wants_scale(dense) and dense:
-            vars(model).update(choose_scales(model, *measure_columns(X)))
+            vars(model).update(choose_scales(model, *measure_columns(X, weights)))
         elif model._wants_scale(dense):
             model.feature_means_ = np.zeros(X.shape[1])
             model.feature_scales_ = no_zeros(abs(X).max(axis=0).toarray().ravel())
         elif not named and model._wants_scale(True):
-            if 2 * X.nnz > math.prod(X.shape):  # a dense table, and smaller as one
-                vars(model).update(choose_scales(model, *measure_columns(X.toarray())))
-            else:
-                vars(model).update(choose_sparse_scales(X))
+            vars(model).update(choose_sparse_scales(model, X, weights))
     if SCALING[0] not in vars(model):
         return X
-    more = (0, X.shape[1] - len(model.feature_means_))  # columns that came later
-    model.feature_means_ = means = np.pad(model.feature_means_, more)
-    model.feature_scales_ = sizes = np.pad(model.feature_scales_, more, constant_values=1.0)
+    if X.shape[1] > len(model.feature_means_):  # columns that came later
+        more = (0, X.shape[1] - len(model.feature_means_))
+        model.feature_means_ = np.pad(model.feature_means_, more)
+        model.feature_scales_ = np.pad(model.feature_scales_, more, constant_values=1.0)
+    means, sizes = model.feature_means_, model.feature_scales_
     if named:  # what a token lacks stays 0
         data = (X.data - means[X.indices]) / sizes[X.indices]
         return sp.csr_matrix((data.astype(X.dtype), X.indices, X.indptr), X.shape)
@@ -396,8 +398,14 @@ def is_plain(X: Any, y: Any) -> bool:
     return fine and y.shape == X.shape[:1] and bool(np.isfinite(X.data if sparse else X).all())
 
 
-def measure_columns(X: Array) -> tuple[Array, ...]:
+def measure_columns(X: Array, weights: Any = None) -> tuple[Array, ...]:
     """Means and deviations of columns, the share that is not 0, the largest size and the least."""
+    if weights is not None and (weights != weights[0]).any():
+        X, share = X[weights > 0.0], weights[weights > 0.0] / weights.sum()
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = share @ X
+            sizes = np.sqrt(share @ np.square(X - means))
+        return means, sizes, share @ (X != 0.0), abs(X).max(axis=0), X.min(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
         means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
     filled = np.count_nonzero(X, axis=0) / len(X)
@@ -475,25 +483,31 @@ def find_entries(means: Array, deviations: Array, filled: Array, least: Array) -
     return np.where((sizes > 0.1 * unit) & (sizes < 10.0 * unit), unit, sizes)
 
 
-def choose_sparse_scales(X: sp.csr_matrix) -> dict[str, Array]:
+def choose_sparse_scales(model: Any, X: sp.csr_matrix, weights: Any = None) -> dict[str, Array]:
     """What columns of a sparse table are divided by, unasked: :data:`SCALING`; nothing if by 1.
 
-    One column of ages or incomes beside indicators would have all of the squared norm that C
-    follows, and nothing else would be learnt. So columns are divided by the root mean square of
-    their entries where it is large: above 2 in all rows, if most rows have an entry; of others
-    where most entries are above 10. Counts of words have such entries, but not mostly. Nothing is
-    multiplied: what is small in tf-idf or in shares is so because it matters little.
+    What is more than half full is a dense table, and smaller as one. In others one column of ages
+    or incomes beside indicators would have all of the squared norm that C follows, and nothing else
+    would be learnt. So columns are divided by the root mean square of their entries where it is
+    large: above 2 in all rows, if most rows have an entry; of others where most entries are above
+    10. Counts of words have such entries, but not mostly. Nothing is multiplied: what is small in
+    tf-idf or in shares is so because it matters little.
     """
-    sizes = np.ones(X.shape[1])
+    (n, d), at = X.shape, X.indices
+    rows = np.ones(n) if weights is None else weights / weights[weights > 0.0].min()
+    each = np.repeat(rows, np.diff(X.indptr))
+    total = float(rows.sum())
+    if 2.0 * each.sum() > total * d:
+        return choose_scales(model, *measure_columns(X.toarray(), weights))
     values = abs(X.data)
     if not values.max(initial=0.0) > 2.0:
         return {}
-    (n, d), at = X.shape, X.indices
     with np.errstate(over="ignore"):  # refused later
-        entries = np.bincount(at, minlength=d)
-        squares = np.bincount(at, np.square(values, dtype=np.float64), minlength=d)
-        many, mostly = 2 * entries >= n, 2 * np.bincount(at[values > 10.0], minlength=d) > entries
-        large = np.where(many, squares > 4.0 * n, mostly)
+        entries = np.bincount(at, each, minlength=d)
+        squares = np.bincount(at, each * np.square(values, dtype=np.float64), minlength=d)
+        mostly = 2.0 * np.bincount(at, each * (values > 10.0), minlength=d) > entries
+        large = np.where(2.0 * entries >= total, squares > 4.0 * total, mostly)
+    sizes = np.ones(d)
     sizes[large] = np.sqrt(squares[large] / entries[large])
     return dict(zip(SCALING, (np.zeros(d), no_zeros(sizes)), strict=True)) if large.any() else {}
 

@@ -98,7 +98,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
         text = f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
         checks.require(len(self.classes_) > 1, text)
         weights = checks.check_sample_weight(sample_weight, len(labels))
-        rows = self._with_constant(checks.as_csr(scale_columns(self, X, first=True)))
+        rows = self._with_constant(checks.as_csr(scale_columns(self, X, True, weights)))
         self._fit_problem(self._make(rows, None, labels.astype(np.int32)), weights)
         return self
 
@@ -147,7 +147,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             table = np.array([index[label] for label in distinct.tolist()], dtype=np.int32)
             weights = checks.check_sample_weight(sample_weight, len(numbers))
-            rows = checks.as_csr(scale_columns(self, X, first))
+            rows = checks.as_csr(scale_columns(self, X, first, weights))
             stream.learn((rows, None, table[numbers]), weights, passes, memory)
         return self
 

@@ -171,10 +171,10 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         checks.require(not _are_label_sets(y), f"{what} {how}.")
         names = getattr(y, "columns", None)
         X, y = self._check_rows(X, y, multi_output=True)
-        X = scale_columns(self, X, first=True)
         indicator, self.classes_ = read_indicator(y, names)
         n, self.n_labels_ = indicator.shape
         weights = checks.check_sample_weight(sample_weight, n)
+        X = scale_columns(self, X, True, weights)
         self.edges_ = find_pairs(self.edges, indicator, weights)
         self._refuse_too_many_pairs(n)
         cost = checks.check_loss(self.loss, "hamming", 2, vector=True)
