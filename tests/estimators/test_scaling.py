@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import hingeline
 from hingeline import (
@@ -78,6 +78,91 @@ def test_a_fit_without_it_forgets(tmp_path):
     assert not hasattr(model, "feature_scales_")
     with pytest.raises(TypeError, match="scale must be True or False"):
         MulticlassSSVM(scale="yes").fit(X, y)
+
+
+def test_large_numbers_beside_indicators_in_sparse_tables():
+    """A few columns must not have all of the norm that C follows; text stays as it is."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=300)
+    kinds = np.eye(30)[10 * y + rng.integers(10, size=300)]  # the label
+    kinds[rng.random(300) < 0.3] = 0.0
+    noise = 1e4 + 1e3 * rng.normal(size=(300, 2))
+    rare = np.where(rng.random((300, 1)) < 0.2, 500.0, 0.0)
+    X = sp.csr_matrix(np.hstack([kinds, noise, rare]))
+    model = MulticlassSSVM(random_state=0).fit(X[:200], y[:200])
+    assert model.feature_scales_[:30].tolist() == [1.0] * 30
+    assert model.feature_scales_[30] == pytest.approx(np.sqrt(np.mean(noise[:200, 0] ** 2)))
+    assert model.feature_scales_[32] == pytest.approx(500.0)
+    assert not model.feature_means_.any()
+    left = MulticlassSSVM(random_state=0, scale=False).fit(X[:200], y[:200])
+    assert left.score(X[200:], y[200:]) < 0.6 < 0.7 < model.score(X[200:], y[200:])
+    assert not hasattr(MulticlassSSVM(C=1e-9).fit(X, y), "feature_means_")
+    counts = sp.csr_matrix(rng.poisson(0.3, size=(300, 40)) * np.where(y == 0, 1, 2)[:, None])
+    counts[0, 0] = 300.0  # one document full of one word
+    for text in (counts.astype(float), 1e-3 * counts, X[:, :30]):
+        assert not hasattr(MulticlassSSVM().fit(text, y), "feature_means_")
+
+
+def test_what_a_scaler_has_brought_to_0_and_1_is_centred():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=300)
+    X = rng.normal(size=(3, 5))[y] + rng.normal(size=(300, 5))
+    raw = MulticlassSSVM(random_state=0, tol=1e-6).fit(X, y)
+    for low, high in ((0.0, 1.0), (-1.0, 1.0), (0.5, 0.6)):
+        Z = low + (high - low) * (X - X.min()) / np.ptp(X)  # one unit, as before
+        model = MulticlassSSVM(random_state=0, tol=1e-6).fit(Z, y)
+        assert np.mean(model.predict(Z) == raw.predict(X)) > 0.97
+    indicators = (rng.random((300, 5)) < [0.6, 0.8, 0.9, 0.95, 1.0]).astype(float)
+    for flat in (indicators, 2.0 * indicators - 1.0):
+        assert not hasattr(MulticlassSSVM().fit(flat, y), "feature_means_")
+    indicators[:, 0] = np.arange(300) % 5 == 0  # one that is rare
+    mixed = np.hstack([indicators, MinMaxScaler().fit_transform(X)])
+    model = MulticlassSSVM().fit(mixed, y)
+    np.testing.assert_allclose(model.feature_means_, [0.0] * 5 + [*mixed[:, 5:].mean(axis=0)])
+    assert model.feature_scales_[:5].tolist() == [1.0] * 5
+    assert len({*model.feature_scales_[5:]}) == 1  # alike: one unit
+
+
+def test_columns_that_are_mostly_zero_have_the_size_of_their_entries():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=200)
+    words = (rng.random(size=(200, 20)) < 0.2) * rng.uniform(0.02, 0.2, size=20)  # as in tf-idf
+    money = np.where(rng.random((200, 1)) < 0.3, 5e3, 0.0)
+    money[money.argmax()] = 1e6  # one is very rich
+    X = np.hstack([words, money, rng.normal(size=(200, 1))])
+    sizes = MulticlassSSVM(random_state=0).fit(X, y).feature_scales_
+    assert len({*sizes[:20]}) == 1  # what is small among words stays small
+    assert 0.02 < sizes[0] < 0.2
+    assert sizes[20] == pytest.approx(money.sum() / (money > 0.0).sum())
+    assert sizes[21] == 1.0
+
+
+@pytest.mark.parametrize("kind", [MulticlassSSVM, MultilabelSSVM])
+def test_sparse_tables_that_are_full_are_scaled_as_dense_ones(kind):
+    X, y = make(kind)
+    dense = kind(random_state=0).fit(X, y)
+    model = kind(random_state=0).fit(sp.csr_matrix(X), y)
+    np.testing.assert_allclose(model.feature_means_, dense.feature_means_)
+    np.testing.assert_array_equal(model.predict(sp.csr_matrix(X)), dense.predict(X))
+
+
+@pytest.mark.parametrize("kind", [MulticlassSSVM, MultilabelSSVM])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_row_of_weight_two_counts_as_two(kind, sparse):
+    X, y = make(kind)
+    X[:, 2] = np.where(X[:, 2] > 20.0, 300.0, 0.0)
+    X = np.hstack([X[:, :3], np.zeros((60, 4 * sparse))])  # half full, or less
+    weights = np.arange(60) % 4
+    given, repeated = X, np.repeat(X, weights, axis=0)
+    if sparse:
+        given, repeated = sp.csr_matrix(X), sp.csr_matrix(repeated)
+    weighted = kind(random_state=0).fit(given, y, weights)
+    plain = kind(random_state=0).fit(repeated, np.repeat(y, weights, axis=0))
+    np.testing.assert_allclose(weighted.feature_scales_, plain.feature_scales_)
+    np.testing.assert_allclose(weighted.feature_means_, plain.feature_means_)
+    known = dict(vars(weighted))
+    weighted.predict(given)
+    assert weighted.feature_scales_ is known["feature_scales_"]  # prediction changes nothing
 
 
 # Sequences of numbers ----------------------------------------------------------------------------
@@ -312,7 +397,7 @@ def test_a_graph_model_is_that_of_a_scaler_before_it():
     assert found == np.concatenate(model.predict(sparse)).tolist()
     assert found == np.concatenate(plain.predict(scaled)).tolist()
     unasked = GraphSSVM(inference="enumeration", random_state=0).fit(sparse, y)
-    assert not hasattr(unasked, "feature_means_")  # edges have dense columns in any case
+    np.testing.assert_allclose(unasked.feature_means_, model.feature_means_)  # full, as dense
     assert hasattr(unasked, "edge_feature_scales_")
 
 

@@ -160,9 +160,9 @@ def train(
         if file.format.name == "arff":
             sparse_rows = issparse(files.read_training(file, None, None, label).X)
     if kind in ("flat", "multilabel"):
-        # Where C is left to the model, it chooses which dense columns to scale as well.
-        free = scale is None and not (sparse_rows or values) and isinstance(estimator.C, str)
-        if free and slack != "nu":
+        # Where C is left to the model, it chooses which columns to scale as well; in blocks dense.
+        free = scale is None and not values and isinstance(estimator.C, str) and slack != "nu"
+        if free and (not sparse_rows or (workers is None and file.format.name != "idx")):
             how = "brought to the size of 1 where they are far from it"
         else:
             table = not sparse_rows or file.format.name == "idx"

@@ -138,6 +138,8 @@ class BaseModel(BaseEstimator):
             found = f"gap {self.duality_gap_:.3g}{share} = primal {primal:.6g} − dual {dual:.6g}"
         return f"{html}<p>{found}; {self.n_iter_} passes: {escape(self.stop_reason_)}</p>"
 
+    _centres_far = False  # whether columns far from 0 are centred, whatever their size is
+
     @property
     def _layout(self) -> Any:
         """Where the blocks of ``weights_`` lie."""
@@ -154,7 +156,10 @@ class BaseModel(BaseEstimator):
         return with_constant(matrix) if self.fit_intercept else matrix
 
     def _wants_scale(self: Any, dense: bool) -> bool:
-        """Whether columns are scaled: as asked, else dense ones where C is not a number."""
+        """Whether columns are scaled: as asked, else dense ones where C is not a number.
+
+        Unasked, sparse ones are scaled where dense ones are, but less (`choose_sparse_scales`).
+        """
         if self.scale is not None:
             return bool(self.scale)
         return dense and isinstance(self.C, str) and getattr(self, "slack", "") != "nu"

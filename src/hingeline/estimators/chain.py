@@ -48,7 +48,8 @@ class TokenModel:
         ½ or above 2, but not those from 0 to about 1), unless C is a number or ``slack="nu"``;
         those that are mostly 0, such as pixels, then count as sparse, and where the deviations of
         all differ by a factor of 5 at most, all are divided by one number. Likewise with numbers in
-        dicts, of those that few tokens have only where one is above 10.
+        dicts, of those that few tokens have only where one is above 10; of sparse matrices, large
+        columns are divided by their root mean square.
     features : encoder, optional
         What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
         of it is fitted with the model. None: numbers need none; words go through

@@ -64,6 +64,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
     """
 
     _enumerable = True
+    _centres_far = True  # others have weights of pairs, which a C for larger columns holds back
 
     C: float | str = "scale"
     _: KW_ONLY
