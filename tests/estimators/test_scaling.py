@@ -293,7 +293,7 @@ def test_only_dense_numbers_are_scaled_unasked():
     with pytest.raises(ValueError, match="scale=True is for numbers"):
         ChainSSVM(scale=True).fit([["a", "b"]], [["A", "B"]])
     with pytest.raises(ValueError, match="scale=True is for numbers"):
-        Sequences(ChainSSVM(scale=True), [["a", "b"]], [["A", "B"]])  # a block of them
+        Sequences(ChainSSVM(scale=True), [["a", "b"]], [["A", "B"]], np.ones(1))  # a block of them
     with pytest.raises(TypeError, match="scale must be True or False"):
         ChainSSVM(scale="yes").fit(X, y)
 

@@ -241,23 +241,27 @@ def merge_columns(told: list[dict[str, Any]]) -> tuple[int, int]:
     return first, max(one["width"] for one in told) - first
 
 
-def measure_rows(estimator: Any, matrix: sp.csr_matrix, sparse: bool) -> dict[str, Any]:
-    """What a block tells of its rows, that is, for ``scale=True``, of their columns.
+def measure_rows(
+    estimator: Any, matrix: sp.csr_matrix, sparse: bool, weights: Array
+) -> dict[str, Any]:
+    """What a block tells of its rows, that is, if they are scaled, of their columns.
 
-    Largest values of sparse ones; count, means, squares, entries, largest and least of others.
+    Largest values of sparse ones; count, means, squares, entries, largest and least of others. A
+    row counts by its weight.
     """
     told: dict[str, Any] = {"width": matrix.shape[1], "sparse": sparse}
-    if not estimator._wants_scale(not sparse):
+    some = np.flatnonzero(weights)
+    if not estimator._wants_scale(not sparse) or not len(some):
         return told
+    matrix, weights = sp.csr_matrix(matrix[some]), weights[some]
+    largest = abs(matrix).max(axis=0).toarray().ravel()
     if sparse:
-        told["sums"] = abs(matrix).max(axis=0).toarray().ravel()
-    else:
-        mean = np.asarray(matrix.mean(axis=0, dtype=np.float64)).ravel()
-        squares = np.square(matrix.toarray() - mean).sum(axis=0)
-        largest = abs(matrix).max(axis=0).toarray().ravel()
-        least = matrix.min(axis=0).toarray().ravel()
-        told["sums"] = matrix.shape[0], mean, squares, matrix.getnnz(axis=0), largest, least
-    return told
+        return told | {"sums": largest}
+    rows, n = matrix.toarray(), float(weights.sum())
+    with np.errstate(over="ignore", invalid="ignore"):  # refused later
+        mean, filled = (np.einsum("i,ij->j", weights, of) for of in (rows, rows != 0.0))
+        squares = np.einsum("i,ij->j", weights, np.square(rows - mean / n))
+    return told | {"sums": (n, mean / n, squares, filled, largest, rows.min(axis=0))}
 
 
 def merge_rows(estimator: Any, told: list[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
@@ -295,7 +299,8 @@ def number_own(estimator: Any, labels: list[Any]) -> Array:
 class Sequences(Shard):
     """For :class:`hingeline.ChainSSVM`."""
 
-    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, weights: Array) -> None:
+        self.weights = weights
         encoder, X = choose_encoder(estimator.features, X)
         counts = np.zeros(0, dtype=np.int64)
         refuse_scale(encoder, estimator.scale)
@@ -306,7 +311,10 @@ class Sequences(Shard):
         self.flat = stack_labels(y, self.offsets)
         self.told = {"labels": Counter(self.flat), "encoder": encoder, "counts": counts}
         if encoder is None:
-            self.told |= measure_rows(estimator, self.matrix, not is_dense(X)) | {"sparse": False}
+            each = np.repeat(weights, np.diff(self.offsets))
+            self.told |= measure_rows(estimator, self.matrix, not is_dense(X), each) | {
+                "sparse": False
+            }
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
@@ -339,14 +347,15 @@ class Sequences(Shard):
 class Rows(Shard):
     """For :class:`hingeline.MulticlassSSVM`."""
 
-    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, weights: Array) -> None:
+        self.weights = weights
         checks.refuse_none(y)
         self.matrix, self.y = checks.as_csr(X), np.asarray(y)
         n = self.matrix.shape[0]
         text = f"X has {n} rows and y has {self.y.shape}: give one label per row."
         require(self.y.shape == (n,), text)
         checks.check_finite(self.matrix.data, "X")
-        self.told = measure_rows(estimator, self.matrix, sp.issparse(X))
+        self.told = measure_rows(estimator, self.matrix, sp.issparse(X), weights)
         self.told["labels"] = Counter(self.y.tolist())
 
     @staticmethod
@@ -370,14 +379,15 @@ class Rows(Shard):
 class LabelSets(Shard):
     """For :class:`hingeline.MultilabelSSVM`."""
 
-    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, weights: Array) -> None:
+        self.weights = weights
         for name, value, how in (
             ("class_weight", estimator.class_weight is not None, "leave it out"),
             ("edges", estimator.edges == "tree", "name the pairs, or use 'full' or 'none'"),
         ):
             require(not value, f"{name} looks at all rows together, blocks cannot: {how}.")
         self.matrix = checks.as_csr(X)
-        self.told = measure_rows(estimator, self.matrix, sp.issparse(X))
+        self.told = measure_rows(estimator, self.matrix, sp.issparse(X), weights)
         self.indicator, self.told["classes"] = read_indicator(np.asarray(y), None)
 
     @staticmethod
@@ -405,18 +415,23 @@ class Graphs(Shard):
 
     counts = ("n_node_types_", "n_edge_types_", "factor_orders_")
 
-    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, weights: Array) -> None:
+        self.weights = weights
         self.graphs, width, edge_width = check_graphs(X)
         self.labels = estimator._node_labels(self.graphs, y)
         self.some = list(range(len(self.graphs)))
         estimator._count_types(self.graphs)
         if estimator.void_label is not None:
             self.graphs, self.labels, self.some = estimator._drop_void(self.graphs, self.labels)
-        nodes, dense, edges = stack_features(self.graphs)
-        self.told = measure_rows(estimator, nodes, not dense) | {"width": width, "sparse": False}
+        counted = [x for x, i in zip(self.graphs, self.some, strict=True) if weights[i]]
+        nodes, dense, edges = stack_features(counted or self.graphs)
+        ones = np.ones(nodes.shape[0]) * bool(counted)
+        self.told = measure_rows(estimator, nodes, not dense, ones)
+        self.told |= {"width": width, "sparse": False}
         self.told |= {name: getattr(estimator, name) for name in self.counts}
         if edges.size:
-            told = measure_rows(estimator, checks.as_csr(edges), False)
+            ones = np.ones(len(edges)) * bool(counted)
+            told = measure_rows(estimator, checks.as_csr(edges), False, ones)
             self.told |= {"edge sums": told["sums"]} if "sums" in told else {}
         self.told["labels"] = Counter(label for own in self.labels for label in own)
         self.told["edges"] = edge_width if any(x.n_edges for x in self.graphs) else None
@@ -447,7 +462,8 @@ class Graphs(Shard):
 class Own(Shard):
     """For :class:`hingeline.SSVM`, with a structure of the user's."""
 
-    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, weights: Array) -> None:
+        self.weights = weights
         self.X = X
         self.outputs, self.width = estimator._pack(X, y)
         self.told = {"width": self.width}
@@ -481,8 +497,8 @@ def make_shard(estimator: Any, X: Any, y: Any, weights: Any, origin: Any) -> Sha
     """The examples of a block, None where there are none."""
     if X is None:
         return None
-    shard = kind_of(estimator)(estimator, X, y)  # type: ignore[call-arg]
-    shard.weights, shard.told["origin"] = weights, origin
+    shard = kind_of(estimator)(estimator, X, y, weights)  # type: ignore[call-arg]
+    shard.told["origin"] = origin
     return shard
 
 

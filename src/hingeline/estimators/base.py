@@ -380,7 +380,8 @@ def scale_C(values: Array, indptr: Array, constant: bool, weights: Any = 1.0) ->
     weights = np.broadcast_to(weights, len(indptr) - 1)
     with np.errstate(over="ignore"):  # refused later
         squares = np.square(values, dtype=np.float64)
-        norm = float(squares @ np.repeat(weights, np.diff(indptr))) / float(weights.sum())
+        squares *= np.repeat(weights, np.diff(indptr))
+        norm = float(squares.sum()) / float(weights.sum())  # no product: its bits follow threads
     return SCALE / (norm if constant else norm + 1.0)
 
 

@@ -374,7 +374,8 @@ def choose_edge_scales(
     model: Any, means: Array, deviations: Array, *more: Array
 ) -> dict[str, Array]:
     """What columns of edges are divided by; centred ones would want a constant beside them."""
-    found = choose_scales(model, np.zeros(len(means)), np.hypot(means, deviations), *more)
+    sizes = np.zeros(len(means)), np.hypot(means, deviations)
+    found = choose_scales(model, *sizes, *more, by_largest=True)
     return {"edge_feature_scales_": found["feature_scales_"]} if found else {}
 
 

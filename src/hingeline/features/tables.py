@@ -495,7 +495,7 @@ def scale_columns(model: Any, X: Any, weights: Array | None = None) -> Any:
             model.feature_means_ = np.zeros(X.shape[1])
             model.feature_scales_ = no_zeros(abs(known).max(axis=0).toarray().ravel())
         elif (known.data != 1.0).any():
-            vars(model).update(choose_scales(model, *measure_named(known), named=True))
+            vars(model).update(choose_scales(model, *measure_named(known), by_largest=True))
     if SCALING[0] not in vars(model):
         return X
     if X.shape[1] > len(model.feature_means_):  # columns that came later
@@ -546,7 +546,7 @@ def choose_scales(
     largest: Array,
     least: Array,
     *,
-    named: bool = False,
+    by_largest: bool = False,
 ) -> dict[str, Array]:
     """What is subtracted from dense columns, and what they are divided by: :data:`SCALING`.
 
@@ -557,12 +557,12 @@ def choose_scales(
     those are centred that are far from 0 beside their deviation, as a scaler to [0, 1] leaves them:
     C follows the norm, of which their means would have most. Nothing where all stay. Columns with
     deviations that differ by a factor of 5 at most have one unit (embeddings, lengths): one divisor
-    for all keeps what their sizes say.
+    for all keeps what their sizes say. ``by_largest``: that is the size of what is mostly 0.
     """
     sizes = no_zeros(deviations)
     if model.scale is None:
         rare = filled < 0.5
-        if not named:
+        if not by_largest:
             largest = np.where(rare, find_entries(means, deviations, filled, least), largest)
         means, sizes = np.where(rare, 0.0, means), np.where(rare, no_zeros(largest), sizes)
         size = np.where(rare, largest, np.hypot(means, deviations))
