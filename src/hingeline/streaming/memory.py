@@ -253,6 +253,7 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     require(model.slack != "nu", f"{text}: {remedy}.")
     stream = model._open_stream()
     stream.refuse_changes("C", "slack", "rescale", "fit_intercept", "boundary")
+    _ = model.weights_  # before the blocks are one, which visits would go through in another order
     whole = stream.merge()
     weights = whole.weights
     used, y, mass, drift = list_planes(choose_planes(whole.multipliers, np.arange(len(weights))))
@@ -268,7 +269,6 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     remedy = "call partial_fit once without passes= first"
     with retell("the state cannot be stored (", f"): {remedy}."):
         state = StoredState(model, meta, arrays)
-    _ = model.weights_
     stream.blocks, stream.live = [state.restore(model)], None  # made again, as after loading
     return meta, arrays
 

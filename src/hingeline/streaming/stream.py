@@ -45,7 +45,7 @@ from hingeline.streaming.memory import Examples, LiveWeights
 TOGETHER = 16
 #: How often a visit decodes an example, while it is violated. Mass that is to follow the weights
 #: wants a choice of outputs, of which sequences have more.
-REPEATS, REPEATS_SEQUENCE = 2, 8
+REPEATS, REPEATS_SEQUENCE = 4, 8
 FOLLOW = 8  # Older examples whose known planes are visited, for each new one
 FEW = 8  # of a batch that has at least so many: with fewer, it costs more than the batch.
 #: Passes over the planes known before weights are handed out, and at most so many examples in
