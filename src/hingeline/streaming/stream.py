@@ -4,7 +4,8 @@ A stream keeps blocks of examples with their multipliers. A call of ``partial_fi
 ``passes`` makes one block of them and solves the problem of all to a certificate. With ``passes``
 the new examples are visited, from the weights of all, and become a block of their own; then those
 of the call before have their second visit, and some older ones in a row one of the planes that they
-have: their mass follows the weights, nothing is decoded. With ``memory`` the examples kept are few
+have: their mass follows the weights, nothing is decoded. So do the latest when weights are asked
+for, on copies. With ``memory`` the examples kept are few
 and all are visited: when others are forgotten, the multipliers of these must follow.
 
 The multipliers of all blocks make one dual state. Its weights are kept beside it while batches
