@@ -85,8 +85,9 @@ def test_saving_the_state_does_not_disturb_the_stream(kind, tmp_path):
     for seed in range(2):
         model.partial_fit(*make(kind, seed=seed), classes=CLASSES, passes=2)
     before, visits = model._stream.live, model._stream.visits
-    average = model.weights_.copy()
+    average, weights = before.average(5, visits), model.weights_.copy()
     model.save(tmp_path / "m.hinge", state=True)
+    np.testing.assert_array_equal(model.weights_, weights)
     after = model._stream.go_live()
     assert after is not before
     assert model._stream.visits == visits > 0

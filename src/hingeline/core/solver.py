@@ -519,6 +519,8 @@ class PlaneSolver(CertifiedSolver):
                 self.move(self.blocks_of(part), stage, self.gaps)
                 self.oracle_calls += len(part)
                 part = part[self.violation[part] > 0.0]
+                if not len(part):
+                    break
         estimate = float(self.gaps.sum())
         self.make_room()
         passes = options.cached_passes

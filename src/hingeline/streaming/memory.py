@@ -16,6 +16,7 @@ that is loaded, so that both go on bit for bit alike, and a file cannot claim wh
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -57,10 +58,12 @@ def examples_of(problem: Any) -> Examples:
     return rows, getattr(problem, "offsets", None), problem.labels
 
 
-def choose_planes(multipliers: Multipliers, chosen: Array, room: int = 0) -> Multipliers:
+def choose_planes(
+    multipliers: Multipliers, chosen: Array, room: int = 0, gram: bool = False
+) -> Multipliers:
     """The multipliers of some examples, each with room for so many planes beside those that count.
 
-    Inner products are left out: who needs them computes them.
+    Inner products are left out, unless ``gram`` asks for those that are there.
     """
     if isinstance(multipliers, np.ndarray):
         return multipliers[chosen]
@@ -69,7 +72,8 @@ def choose_planes(multipliers: Multipliers, chosen: Array, room: int = 0) -> Mul
     kept = (ws.alpha[slots] != 0.0) | (ws.drift[slots] != 0.0)
     owners, slots = np.repeat(np.arange(len(chosen)), used)[kept], slots[kept]
     used, lengths = np.bincount(owners, minlength=len(chosen)), ws.length[chosen]
-    new = blocks.empty_working_set(lengths, np.maximum(used + room, 1), gram=False)
+    gram = gram and len(ws.gram) > 0
+    new = blocks.empty_working_set(lengths, np.maximum(used + room, 1), gram=gram)
     new.used[:] = used
     there = blocks.spread(new.slot, used)
     for name in ("alpha", "offset", "scale", "sqnorm", "drift"):
@@ -77,6 +81,15 @@ def choose_planes(multipliers: Multipliers, chosen: Array, room: int = 0) -> Mul
     places = slots - ws.slot[chosen][owners]
     starts = ws.y_start[chosen][owners] + places * lengths[owners]
     new.y[blocks.spread(new.y_start, used * lengths)] = ws.y[blocks.spread(starts, lengths[owners])]
+    if gram:  # of every plane with all of its example
+        many = used[owners]
+        others = blocks.spread(blocks.starts_of(used)[owners], many)
+        here = ws.gram_start[chosen][owners] + places * ws.capacity[chosen][owners]
+        moved = there - new.slot[owners]
+        rows = new.gram_start[owners] + moved * new.capacity[owners]
+        new.gram[np.repeat(rows, many) + moved[others]] = ws.gram[
+            np.repeat(here, many) + places[others]
+        ]
     return new
 
 
@@ -185,6 +198,14 @@ class LiveWeights:
         """Zeros with room for as many labels as a row holds."""
         return aligned_zeros(self.shape._make_layout(self.n_columns, self.stride, self.stride).size)
 
+    def copy(self) -> "LiveWeights":
+        """The same weights, which change on their own."""
+        other = copy(self)
+        for name in ("_w", "_u"):
+            setattr(other, name, aligned_zeros(len(getattr(self, name))))
+            getattr(other, name)[:] = getattr(self, name)
+        return other
+
     def make_room(self, n_columns: int, n_labels: int) -> None:
         """Make room for so many features and labels, at least as many as before."""
         columns, stride = self.n_columns, self.stride
@@ -232,6 +253,7 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     require(model.slack != "nu", f"{text}: {remedy}.")
     stream = model._open_stream()
     stream.refuse_changes("C", "slack", "rescale", "fit_intercept", "boundary")
+    _ = model.weights_  # before the blocks are one, which visits would go through in another order
     whole = stream.merge()
     weights = whole.weights
     used, y, mass, drift = list_planes(choose_planes(whole.multipliers, np.arange(len(weights))))
@@ -247,7 +269,6 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     remedy = "call partial_fit once without passes= first"
     with retell("the state cannot be stored (", f"): {remedy}."):
         state = StoredState(model, meta, arrays)
-    _ = model.weights_
     stream.blocks, stream.live = [state.restore(model)], None  # made again, as after loading
     return meta, arrays
 

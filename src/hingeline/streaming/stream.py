@@ -4,7 +4,8 @@ A stream keeps blocks of examples with their multipliers. A call of ``partial_fi
 ``passes`` makes one block of them and solves the problem of all to a certificate. With ``passes``
 the new examples are visited, from the weights of all, and become a block of their own; then those
 of the call before have their second visit, and some older ones in a row one of the planes that they
-have: their mass follows the weights, nothing is decoded. With ``memory`` the examples kept are few
+have: their mass follows the weights, nothing is decoded. So do the latest when weights are asked
+for, on copies. With ``memory`` the examples kept are few
 and all are visited: when others are forgotten, the multipliers of these must follow.
 
 The multipliers of all blocks make one dual state. Its weights are kept beside it while batches
@@ -41,11 +42,16 @@ from hingeline.solvers.sdm import SDM
 from hingeline.streaming import memory as store
 from hingeline.streaming.memory import Examples, LiveWeights
 
-#: Examples that are decoded at the same weights: few, since each is decoded once or twice.
-TOGETHER = 4
-REPEATS = 2  # How often a visit decodes an example, while it is violated.
-FOLLOW = 4  # Older examples whose known planes are visited, for each new one
+#: Examples that are decoded at the same weights: few, since each is decoded a few times only.
+TOGETHER = 16
+#: How often a visit decodes an example, while it is violated. Mass that is to follow the weights
+#: wants a choice of outputs, of which sequences have more.
+REPEATS, REPEATS_SEQUENCE = 4, 8
+FOLLOW = 8  # Older examples whose known planes are visited, for each new one
 FEW = 8  # of a batch that has at least so many: with fewer, it costs more than the batch.
+#: Passes over the planes known before weights are handed out, and at most so many examples in
+#: them for each of the last batch.
+FINISH, LATEST = 6, 16
 CARRY_OVER = "call partial_fit once without passes=, which carries them over."
 
 
@@ -291,25 +297,12 @@ class Stream:
         self, block: DualMemory, passes: int, live: LiveWeights, visits: float
     ) -> tuple[DualMemory, HistoryRow, float]:
         """The block after so many passes (0: one over its planes), and the visits made by then."""
-        owner, compiled, form = self.owner, block.compiled, block.form
-        seed = draw_seed(owner.random_state)
-        kind = self._solver_class()
-        # Steps over all planes at once would need all examples, and no average knows of them.
-        asked = {"block": TOGETHER, **(owner.solver_options or {}), **owner._own_options(kind)}
-        asked |= {"cg_steps": 0, "newton_weights": 0}
-        options = {name: v for name, v in asked.items() if name in option_names(kind)}
-        store.add_multipliers(compiled.problem, form, block.multipliers, -1.0, live.u, drift=True)
+        compiled, form = block.compiled, block.form
+        seed, n_jobs = draw_seed(self.owner.random_state), effective_n_jobs(self.owner.n_jobs)
         done, gain, nan = 0, math.nan, math.nan
-        n_jobs = effective_n_jobs(owner.n_jobs)
         with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
-            none = empty_working_set(compiled.lengths)
-            solver = kind(compiled, form, workers, seed, options, none)
-            # The weights have these planes already.
-            room = 4 if passes else 0
-            known: Any = store.choose_planes(block.multipliers, np.arange(compiled.n), room)
-            solver.ws = solver.take_over(known)
-            solver.streaming, solver.w, solver.visits = True, live.w, visits
-            solver.repeats = REPEATS
+            solver = self._open(block, live, workers, seed, room=passes > 0)
+            solver.visits = visits
             try:
                 if not passes:
                     some = np.flatnonzero(solver.ws.used > 0)
@@ -319,11 +312,33 @@ class Stream:
                     done += 1
             except KeyboardInterrupt:  # kernels run to their end: mass and weights agree
                 pass
-        planes = store.choose_planes(solver.ws, np.arange(compiled.n)) if passes else solver.ws
+        planes: Any = solver.ws  # with inner products, for visits to come
+        if passes:
+            planes = store.choose_planes(planes, np.arange(compiled.n), gram=True)
         store.add_multipliers(compiled.problem, form, planes, 1.0, live.u, drift=True)
         kept = dataclasses.replace(block, compiled=without_tables(compiled), multipliers=planes)
         row = HistoryRow(nan, done, solver.oracle_calls, nan, nan, nan, gain, solver.n_planes)
         return kept, row, solver.visits
+
+    def _open(
+        self, block: DualMemory, live: LiveWeights, workers: Workers, seed: int, room: bool
+    ) -> PlaneSolver:
+        """A solver of a block at the weights of all, from which its share in the average is out."""
+        owner, compiled, form = self.owner, block.compiled, block.form
+        kind = self._solver_class()
+        # Steps over all planes at once would need all examples, and no average knows of them.
+        asked = {"block": TOGETHER, **(owner.solver_options or {}), **owner._own_options(kind)}
+        asked |= {"cg_steps": 0, "newton_weights": 0}
+        options = {name: v for name, v in asked.items() if name in option_names(kind)}
+        store.add_multipliers(compiled.problem, form, block.multipliers, -1.0, live.u, drift=True)
+        none = empty_working_set(compiled.lengths)
+        solver = kind(compiled, form, workers, seed, options, none)
+        solver.streaming, solver.w = True, live.w  # which have these planes already
+        solver.repeats = REPEATS if compiled.n_outputs else REPEATS_SEQUENCE
+        spare = solver.repeats if room else 0
+        known: Any = store.choose_planes(block.multipliers, np.arange(compiled.n), spare, gram=True)
+        solver.ws = solver.take_over(known)
+        return solver
 
     def go_live(self) -> LiveWeights:
         """The weights of the multipliers kept, as they change from call to call."""
@@ -352,8 +367,40 @@ class Stream:
             block.compiled = without_tables(owner._compile(owner._make(*examples, live.stride)))
 
     def average(self) -> Array:
-        """The average of the iterates, as flat weights of the estimator."""
-        return self.go_live().average(self.owner.n_features_in_, self.visits)
+        """The average of the iterates, as flat weights of the estimator.
+
+        The iterates of some more passes over the planes of the latest examples are among them.
+        They are made on copies: whether and when weights are asked for changes no stream.
+        """
+        live, visits = self.go_live(), self.visits
+        if self.fresh >= FEW and visits > 0:
+            live, seed = live.copy(), int(visits)
+            with announce_compiling(), contextlib.ExitStack() as stack:
+                opened = []
+                for block in self._latest(LATEST * self.fresh):
+                    self._pose(block, live)
+                    workers = stack.enter_context(Workers(1, block.compiled.scratch_size))
+                    opened.append((block, self._open(block, live, workers, seed, room=False)))
+                for _ in range(FINISH):
+                    for block, solver in opened:
+                        some = solver.rng.permutation(np.flatnonzero(solver.ws.used > 0))
+                        solver.visits = visits
+                        solver.move(some, block.form, solver.gaps)
+                        visits = solver.visits
+                for block, solver in opened:
+                    problem, form = block.compiled.problem, block.form
+                    store.add_multipliers(problem, form, solver.ws, 1.0, live.u, drift=True)
+        return live.average(self.owner.n_features_in_, visits)
+
+    def _latest(self, count: int) -> list[DualMemory]:
+        """Blocks of so many examples that came last, where these have planes."""
+        chosen: list[DualMemory] = []
+        for block in reversed(self.blocks):
+            n = len(block.weights)
+            if count > 0 and isinstance(block.multipliers, WorkingSet):
+                chosen.append(block if n <= count else self._choose(block, np.arange(n - count, n)))
+            count -= n
+        return chosen[::-1]
 
     def _store_uncertified(self, reason: str, passes: int, history: list[HistoryRow]) -> None:
         """Weights of the dual state, made when they are asked for, without a certificate."""
@@ -427,7 +474,7 @@ class Stream:
         small = owner._make(matrix[rows], offsets, labels[rows], stride)
         fields: Any = (v[chosen] if isinstance(v, np.ndarray) else v for v in block.form)
         compiled, form = without_tables(owner._compile(small)), Formulation(*fields)
-        planes = store.choose_planes(block.multipliers, chosen)
+        planes = store.choose_planes(block.multipliers, chosen, gram=True)
         return DualMemory(compiled, form, planes, block.weights[chosen], block.settings)
 
 
