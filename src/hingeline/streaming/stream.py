@@ -44,9 +44,9 @@ from hingeline.streaming.memory import Examples, LiveWeights
 
 #: Examples that are decoded at the same weights: few, since each is decoded a few times only.
 TOGETHER = 16
-#: How often a visit decodes an example, while it is violated. Mass that is to follow the weights
-#: wants a choice of outputs, of which sequences have more.
-REPEATS, REPEATS_SEQUENCE = 4, 8
+#: How often a visit decodes an example, while it is violated: more where it is one of two. Mass
+#: that is to follow the weights wants a choice of outputs, of which sequences have more.
+REPEATS, REPEATS_ONCE, REPEATS_SEQUENCE_ONCE = 2, 4, 8
 FOLLOW = 8  # Older examples whose known planes are visited, for each new one
 FEW = 8  # of a batch that has at least so many: with fewer, it costs more than the batch.
 #: Passes over the planes known before weights are handed out, and at most so many examples in
@@ -213,7 +213,8 @@ class Stream:
         others, again = self._split()
         for block in again:
             self._pose(block, live)
-        self._visit([(new, passes), *((block, 1) for block in again)], live, "new examples")
+        todo = [(new, passes), *((block, 1) for block in again)]
+        self._visit(todo, live, "new examples", often=passes == 1)
         self.blocks, self.fresh = [*others, *reversed(self.blocks)], len(weights)
         # Sequences gain by it on all data tried; single labels lose as often, and pay for it.
         sequences = new.compiled.n_outputs is None
@@ -273,14 +274,16 @@ class Stream:
         text = "loss or class_weight has changed since the examples before"
         require(same_costs(before, now), f"{text}: {CARRY_OVER}")
 
-    def _visit(self, todo: list[tuple[DualMemory, int]], live: LiveWeights, which: str) -> None:
+    def _visit(
+        self, todo: list[tuple[DualMemory, int]], live: LiveWeights, which: str, often: bool = False
+    ) -> None:
         """Pass over blocks, so many times each; they are what is kept. The first is reported."""
         began, visits = time.perf_counter(), self.visits
         self.live = None  # should anything fail, made again from the blocks
         rows, kept, interrupted = [], [block for block, _ in todo], False
         for k, (block, passes) in enumerate(todo):
             if not interrupted:
-                kept[k], row, visits = self._pass_over(block, passes, live, visits)
+                kept[k], row, visits = self._pass_over(block, passes, live, visits, often)
                 interrupted = row.passes < passes
                 rows.append(row)
         self.blocks, self.live, self.visits = kept, live, visits
@@ -294,15 +297,17 @@ class Stream:
             warn(f"{text}: the new examples are kept as far as they came.", ConvergenceWarning)
 
     def _pass_over(
-        self, block: DualMemory, passes: int, live: LiveWeights, visits: float
+        self, block: DualMemory, passes: int, live: LiveWeights, visits: float, often: bool = False
     ) -> tuple[DualMemory, HistoryRow, float]:
         """The block after so many passes (0: one over its planes), and the visits made by then."""
         compiled, form = block.compiled, block.form
         seed, n_jobs = draw_seed(self.owner.random_state), effective_n_jobs(self.owner.n_jobs)
         done, gain, nan = 0, math.nan, math.nan
         with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
-            solver = self._open(block, live, workers, seed, room=passes > 0)
-            solver.visits = visits
+            once = REPEATS_ONCE if compiled.n_outputs else REPEATS_SEQUENCE_ONCE
+            repeats = once if often else REPEATS
+            solver = self._open(block, live, workers, seed, max(4, repeats) if passes else 0)
+            solver.visits, solver.repeats = visits, repeats
             try:
                 if not passes:
                     some = np.flatnonzero(solver.ws.used > 0)
@@ -321,7 +326,7 @@ class Stream:
         return kept, row, solver.visits
 
     def _open(
-        self, block: DualMemory, live: LiveWeights, workers: Workers, seed: int, room: bool
+        self, block: DualMemory, live: LiveWeights, workers: Workers, seed: int, room: int = 0
     ) -> PlaneSolver:
         """A solver of a block at the weights of all, from which its share in the average is out."""
         owner, compiled, form = self.owner, block.compiled, block.form
@@ -334,9 +339,7 @@ class Stream:
         none = empty_working_set(compiled.lengths)
         solver = kind(compiled, form, workers, seed, options, none)
         solver.streaming, solver.w = True, live.w  # which have these planes already
-        solver.repeats = REPEATS if compiled.n_outputs else REPEATS_SEQUENCE
-        spare = solver.repeats if room else 0
-        known: Any = store.choose_planes(block.multipliers, np.arange(compiled.n), spare, gram=True)
+        known: Any = store.choose_planes(block.multipliers, np.arange(compiled.n), room, gram=True)
         solver.ws = solver.take_over(known)
         return solver
 
@@ -380,7 +383,7 @@ class Stream:
                 for block in self._latest(LATEST * self.fresh):
                     self._pose(block, live)
                     workers = stack.enter_context(Workers(1, block.compiled.scratch_size))
-                    opened.append((block, self._open(block, live, workers, seed, room=False)))
+                    opened.append((block, self._open(block, live, workers, seed)))
                 for _ in range(FINISH):
                     for block, solver in opened:
                         some = solver.rng.permutation(np.flatnonzero(solver.ws.used > 0))
