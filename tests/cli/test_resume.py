@@ -168,14 +168,14 @@ def test_the_end_of_time_is_no_end(tmp_path, undisturbed):
     """What --max-time ended goes on from its last pass, whenever the last checkpoint was."""
     train, model, checkpoint = prepare(tmp_path), tmp_path / "m.hinge", tmp_path / "c"
     command = ["train", train, "-m", model, *LONG, "--checkpoint", checkpoint]
-    result = run(*command, "--max-time", "0.2", "--checkpoint-every", 1000)
+    result = run(*command, "--max-time", "0.1", "--checkpoint-every", 1000)
     assert result.exit_code == 0
     assert f"{checkpoint} is kept" in result.stderr
     first = hingeline.load(model)
-    assert first.stop_reason_ == "max_time=0.2 seconds"
+    assert first.stop_reason_ == "max_time=0.1 seconds"
     assert passes_of(checkpoint) == first.n_iter_
     # The same command has the same time again.
-    run(*command, "--max-time", "0.2", "--checkpoint-every", 1000, "--resume")
+    run(*command, "--max-time", "0.1", "--checkpoint-every", 1000, "--resume")
     assert passes_of(checkpoint) > first.n_iter_ + 1
     result = run(*command, "--resume")
     assert "went on after pass" in result.stderr

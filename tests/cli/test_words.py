@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import tracemalloc
 
 import pytest
@@ -176,10 +177,16 @@ def test_cross_validation(folder, tmp_path):
     true = [[row[2] for row in rows] for rows in TRAIN]
     assert result["cv"] == pytest.approx(evaluate(true, found).span_f1)
     whole = json.loads(done("evaluate", model, folder / "train.conll", "--json"))
+    assert result["score"] == "span F1"
     assert 0.3 < result["cv"] < whole["span_f1"]  # memorised words help the latter
     assert json.loads(done(*arguments))["relative_gap"] == result["relative_gap"]
     assert "pass --cv 5" in refused(*arguments, "--cv-output", out)
-    assert f"{100 * result['cv']:.2f} % in cross-" in done(*arguments[:-1], "-q", "--cv", 4)
+    assert f"{result['score']} {100 * result['cv']:.2f} % in cross-" in done(
+        *arguments[:-1], "-q", "--cv", 4
+    )
+    train = folder / "train.conll"
+    result = run("train", train, "-m", model, "--dev", train)
+    assert re.search(r"C=[\d.]+: span F1 [\d.]+ % on the held-out data", result.stderr)
     assert "40 examples are too few for --cv 41" in refused(*arguments, "--cv", 41)
 
 

@@ -262,7 +262,7 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
         if "nu" in result:
             balance = f"nu={result['nu']:g} ({balance}, rho={result['rho']:.4g})"
         if "cv" in result:
-            balance += f", {100 * result['cv']:.2f} % in cross-validation"
+            balance += f", {result['score']} {100 * result['cv']:.2f} % in cross-validation"
         seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
         size = result["bytes"] / 1e3
         size = f"{size:.0f} kB" if size < 1000 else f"{size / 1e3:.1f} MB"
@@ -303,7 +303,7 @@ def find_best(
     estimator: Any,
     learn: Learn,
     values: Sequence[float | str],
-    score: Callable[..., float] | None,
+    score: Callable[..., tuple[float, str]] | None,
     patience: int | None,
     checkpoint: Checkpoint | None,
     keep_state: bool,
@@ -319,7 +319,8 @@ def find_best(
         estimator.set_params(C=C)
         callbacks: list[Any] = [] if checkpoint is None else [say_resumed, checkpoint]
         if score is not None and patience is not None:
-            callbacks.insert(0, EarlyStopping(estimator, None, None, patience, score))
+            judge: Any = lambda *known: score(*known)[0]  # noqa: E731
+            callbacks.insert(0, EarlyStopping(estimator, None, None, patience, judge))
         what, value = ("C", C) if estimator.nu is None else ("nu", estimator.nu)
         title = f"training, {what}={value if isinstance(value, str) else format(value, 'g')}"
         with blame(name):
@@ -327,8 +328,9 @@ def find_best(
         found = outcome_of(estimator)
         row: dict[str, Any] = {"C": found["C"], "relative_gap": found["relative_gap"]}
         if score is not None:
-            row["dev"] = score(estimator)
-            progress.say(f"C={estimator.C_:g}: {100 * row['dev']:.2f} % on the held-out data")
+            row["dev"], what = score(estimator)
+            told = f"{what} {100 * row['dev']:.2f} %"
+            progress.say(f"C={estimator.C_:g}: {told} on the held-out data")
         return row
 
     tried: list[dict[str, Any]] = []
@@ -347,21 +349,23 @@ def find_best(
     return best, tried
 
 
-def score_labels(kind: str, y: Any, found: Any) -> float:
+def score_labels(kind: str, y: Any, found: Any) -> tuple[float, str]:
     """Span F1 where labels are span tags, F1 of sets, LAS, else the share of right labels."""
     if kind == "multilabel":
-        return float(multilabel_scores(y, np.asarray(found)).example_f1)
+        return float(multilabel_scores(y, np.asarray(found)).example_f1), "F1 of an example"
     if kind == "dependencies":
-        return attachment_scores(y, found).las
+        return attachment_scores(y, found).las, "LAS"
     if kind == "flat":
-        return float(np.mean(np.asarray(y) == np.asarray(found)))
+        return float(np.mean(np.asarray(y) == np.asarray(found))), "accuracy"
     scores = evaluate(y, found)
-    return scores.token_accuracy if scores.span_f1 is None else scores.span_f1
+    if scores.span_f1 is None:
+        return scores.token_accuracy, "token accuracy"
+    return scores.span_f1, "span F1"
 
 
 def cross_validate(
     progress: FitProgress, base: Any, features: Any, samples: files.Samples, parts: int, kind: str
-) -> tuple[float, list[Any]]:
+) -> tuple[tuple[float, str], list[Any]]:
     """Labels of every example by a copy of the model that has not seen it, and their score."""
     n = samples.n_sequences
     require(parts <= n, f"{n} examples are too few for --cv {parts}: take fewer parts.")

@@ -213,7 +213,7 @@ def train(
         assert found is not None
         return found.X if own is None else own.transform(found.X), found.y
 
-    def score_held_out(model: Any, *_: Any) -> float:
+    def score_held_out(model: Any, *_: Any) -> tuple[float, str]:
         X, y = read_held_out()
         return fits.score_labels(kind, y, files.predict(model, X))
 
@@ -249,4 +249,4 @@ def train(
         else:
             checkpoint.unlink()
     result = {**written, **fits.outcome_of(best), "tried": tried}
-    fits.print_result(result | ({} if score is None else {"cv": score}), as_json)
+    fits.print_result(result | dict(zip(("cv", "score"), score or (), strict=False)), as_json)
