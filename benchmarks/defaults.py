@@ -628,6 +628,8 @@ def draw_tables(quick: bool) -> Iterator[tuple[str, Any, np.ndarray]]:
             X, y = generate_fresh(Fresh(1_600, 2_000, 8, kind, 1.0), seed=77)
             yield kind, X[:, :-1], y
         rng, digits = np.random.default_rng(0), load_usps()
+        ages, incomes = 40.0 + 12.0 * rng.normal(size=len(y)), 3e4 * rng.lognormal(0.0, 0.5, len(y))
+        yield "tf-idf, age and income", sp.hstack([X[:, :-1], np.c_[ages, incomes]]).tocsr(), y
         rows = rng.permutation(len(digits[1]))[:3000]
         X, y = digits[0][rows], digits[1][rows]
         yield "usps", X, y
@@ -638,10 +640,13 @@ def draw_tables(quick: bool) -> Iterator[tuple[str, Any, np.ndarray]]:
         letters = load_letter()
         rows = rng.permutation(len(letters[1]))[:4000]
         yield "letter", letters[0][rows].toarray(), letters[1][rows]
+        yield "letter, 0 to 1", 0.5 + 0.5 * letters[0][rows].toarray(), letters[1][rows]
         words, y = load_news20()
         rows = rng.permutation(len(y))[:4000]
         words, y = words[rows].astype(float), y[rows]
         yield "news20, counts", words, y
+        often = np.argsort(words.getnnz(axis=0))[-2_000:]
+        yield "news20, 2,000 counts, dense", words[:, often].toarray(), y
         text = TfidfTransformer(sublinear_tf=True).fit_transform(words)
         yield "news20, tf-idf", text, y
         yield "news20, 100 components", TruncatedSVD(100, random_state=0).fit_transform(text), y
@@ -660,6 +665,7 @@ def run_tables(quick: bool) -> list[Row]:
             limits: Any = {"random_state": 0, "max_time": 60.0}
             ways: dict[str, Any] = {
                 "default": MulticlassSSVM(**limits),
+                "scale = False": MulticlassSSVM(scale=False, **limits),
                 "C = 1": MulticlassSSVM(1.0, **limits),
                 "C = auto": MulticlassSSVM("auto", **limits),
                 "LinearSVC": LinearSVC(random_state=0),
