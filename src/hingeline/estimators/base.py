@@ -476,6 +476,7 @@ class BaseSSVM:
     violators = cast("str | int | None", None)
 
     _enumerable = False  # whether outputs may be so few that all are the working set
+    _c_factor = 1.0  # ``C="scale"`` is so many times what :func:`scale_C` says
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
@@ -521,6 +522,7 @@ class BaseSSVM:
             return cast("float", type(self).C)
         rows = weigh_rows(problem, weights)
         by_features = scale_C(problem.values, problem.indptr, bool(self.fit_intercept), rows)
+        by_features *= self._c_factor
         return by_features * mean_loss(problem, weights)  # which has the unit of the margin
 
     def _settings(self) -> dict[str, Any]:

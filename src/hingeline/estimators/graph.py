@@ -214,8 +214,8 @@ class GraphModel:
     Parameters
     ----------
     C : float, "scale" or "auto", default="scale"
-        As in :class:`hingeline.ChainSSVM`, by the mean squared norm of a node's features (of a
-        row's); ``float("inf")``, a hard margin, wants exact inference.
+        As in :class:`hingeline.ChainSSVM`, by the mean squared norm of a node's features (sets of
+        labels: 10 over that of a row); ``float("inf")``, a hard margin, wants exact inference.
     slack : {"max", "sum", "nu"}, default="max"
         As in :class:`hingeline.ChainSSVM`; ``"sum"`` over the outputs that decoding finds.
     inference : str, default="auto"

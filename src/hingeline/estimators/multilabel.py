@@ -151,6 +151,8 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
     (2, 4)
     """
 
+    _c_factor = 10.0 / 3.0  # most labels are rare, and with a small C never predicted
+
     C: float | str = "scale"
     _: KW_ONLY
     edges: Any = "auto"
