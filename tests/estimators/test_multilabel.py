@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -311,3 +312,16 @@ def test_pairs_help(name: str) -> None:
     )
     scores = [m.score(split.X_test, split.Y_test) for m in (none, full)]
     assert scores[1] > scores[0] + (0.05 if name == "scene" else 0.005)
+
+
+def test_rare_labels_are_predicted_by_default():
+    """A third of the default C leaves most of them out."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(1600, 40))
+    scores = X @ rng.normal(size=(40, 20)) / 40**0.5 + 0.4 * rng.normal(size=(1600, 20))
+    Y = (scores > np.quantile(scores, 0.97, axis=0)).astype(int)
+    model = MultilabelSSVM(random_state=0).fit(X[:800], Y[:800])
+    less = MultilabelSSVM(model.C_ / 4, random_state=0).fit(X[:800], Y[:800])
+    found = [f1_score(Y[800:], m.predict(X[800:]), average="macro") for m in (model, less)]
+    assert found[0] > 0.35
+    assert found[0] > found[1] + 0.1
