@@ -530,3 +530,12 @@ def test_sets_of_labels_of_any_scale():
     np.testing.assert_array_equal(model.predict(X), plain.predict(scaler.transform(X)))
     assert pytest.approx(model.C_) == MultilabelSSVM(random_state=0).fit(7.0 * X, y).C_
     assert not hasattr(MultilabelSSVM(0.1, random_state=0).fit(X, y), "feature_means_")
+
+
+def test_sums_of_hinges_have_a_tenth_of_C_on_graphs():
+    rng = np.random.default_rng(0)
+    X = [Graph(rng.normal(size=(4, 3)), [(0, 1), (1, 2), (2, 3)]) for _ in range(20)]
+    y = [(x.node_features[:, 0] > 0).astype(int) for x in X]
+    limits = {"tol": 0.5, "max_iter": 3, "random_state": 0, "inference": "enumeration"}
+    usual, summed = (GraphSSVM(slack=slack, **limits).fit(X, y) for slack in ("max", "sum"))
+    assert pytest.approx(usual.C_ / 10) == summed.C_

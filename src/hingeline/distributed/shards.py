@@ -510,5 +510,5 @@ def choose_C(estimator: Any, sums: list[tuple[float, ...]]) -> float:
     # As if all tokens were one with that norm.
     require(count, "sample_weight is zero everywhere: nothing is left to train on.")
     row = np.array([np.sqrt(squares / count)])
-    by_features = scale_C(row, np.array([0, 1]), True) * estimator._c_factor
+    by_features = scale_C(row, np.array([0, 1]), True) * estimator._times_scale()
     return by_features * (losses / costly if costly else 1.0)

@@ -476,7 +476,6 @@ class BaseSSVM:
     violators = cast("str | int | None", None)
 
     _enumerable = False  # whether outputs may be so few that all are the working set
-    _c_factor = 1.0  # ``C="scale"`` is so many times what :func:`scale_C` says
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
@@ -522,8 +521,12 @@ class BaseSSVM:
             return cast("float", type(self).C)
         rows = weigh_rows(problem, weights)
         by_features = scale_C(problem.values, problem.indptr, bool(self.fit_intercept), rows)
-        by_features *= self._c_factor
+        by_features *= self._times_scale()
         return by_features * mean_loss(problem, weights)  # which has the unit of the margin
+
+    def _times_scale(self) -> float:
+        """``C="scale"`` is so many times what :func:`scale_C` says."""
+        return 1.0
 
     def _settings(self) -> dict[str, Any]:
         """What multipliers of different calls must have in common."""

@@ -215,7 +215,8 @@ class GraphModel:
     ----------
     C : float, "scale" or "auto", default="scale"
         As in :class:`hingeline.ChainSSVM`, by the mean squared norm of a node's features (sets of
-        labels: 10 over that of a row); ``float("inf")``, a hard margin, wants exact inference.
+        labels: 10 over that of a row; a tenth for graphs with ``slack="sum"``); ``float("inf")``, a
+        hard margin, wants exact inference.
     slack : {"max", "sum", "nu"}, default="max"
         As in :class:`hingeline.ChainSSVM`; ``"sum"`` over the outputs that decoding finds.
     inference : str, default="auto"
@@ -427,6 +428,9 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     C: float | str = "scale"
     _: KW_ONLY
     void_label: Any = None
+
+    def _times_scale(self) -> float:
+        return 0.1 if self.slack == "sum" else 1.0  # the sum is of many hinges
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on graphs.

@@ -151,11 +151,12 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
     (2, 4)
     """
 
-    _c_factor = 10.0 / 3.0  # most labels are rare, and with a small C never predicted
-
     C: float | str = "scale"
     _: KW_ONLY
     edges: Any = "auto"
+
+    def _times_scale(self) -> float:
+        return 10.0 / 3.0  # most labels are rare, and with a small C never predicted
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on rows of features and indicators of labels, 0 and 1.
