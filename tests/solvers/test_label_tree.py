@@ -138,7 +138,7 @@ def test_weights_do_not_depend_on_threads():
 
 def test_a_warm_start_goes_on():
     X, Y = make(n=60)
-    model = fit(X, Y, warm_start=True, tol=1e-5)
+    model = fit(X, Y, warm_start=True, tol=1e-5, C=1.0)
     assert model.fit(X, Y).n_iter_ <= 2
     model.set_params(C=1.1).fit(X, Y)
     assert model.primal_objective_ == pytest.approx(fit(X, Y, C=1.1).primal_objective_, rel=2e-5)
