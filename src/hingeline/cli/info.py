@@ -3,12 +3,14 @@
 import json
 import math
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer import Option
 
+from hingeline._words import percent_at_most
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_target
 
@@ -70,13 +72,40 @@ def info(
     for name in {"top features", "transitions"} & facts.keys():
         cells = ([f"{c:+.4f}" if isinstance(c, float) else c for c in row] for row in facts[name])
         facts[name] = ["\t".join(row) for row in cells]
-    for name, value in facts.items():
+    if "parameters" in facts:
+        _shorten(facts, estimator)
+    for name, value in sorted(facts.items(), key=lambda fact: fact[0] == "arrays"):
         if isinstance(value, dict):
             value = [f"{key}: {entry}" for key, entry in value.items()]
         elif name not in ("annealing", "top features", "transitions"):
+            value = f"{value:,}" if isinstance(value, int) else value
             typer.echo(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
             continue
         typer.echo("\n  ".join([f"{name}:", *value]))
+
+
+def _shorten(facts: dict[str, Any], estimator: Any) -> None:
+    """Leave out parameters at their defaults, and tell gap and origin as a reader wants them."""
+    from hingeline.core.results import relative
+    from hingeline.estimators.base import positive_part
+
+    usual = {name: p.default for name, p in signature(type(estimator)).parameters.items()}
+    given = facts["parameters"].items()
+    facts["parameters"] = {k: v for k, v in given if v != _plain(usual[k])} or "all at defaults"
+    share = relative(estimator.duality_gap_, positive_part(estimator))
+    if math.isfinite(share):
+        facts["gap"] = f"{estimator.duality_gap_:.6g}, {percent_at_most(share)} of the primal"
+    origin = facts["metadata"]
+    match origin:
+        case {"layout": {"format": str(name), "columns": [*columns], "label": label}}:
+            origin["layout"] = f"{name}, columns {', '.join(map(str, columns))}, label {label}"
+    match origin:
+        case {"data": [*parts]} if all(isinstance(part, dict) for part in parts):
+            texts = (" ".join(f"{v}" for v in part.values()) for part in parts)
+            origin["data"] = ", ".join(texts)
+    match origin:
+        case {"versions": dict(versions)}:
+            origin["versions"] = ", ".join(f"{k} {v}" for k, v in versions.items())
 
 
 def _facts(estimator: Any) -> dict[str, Any]:
