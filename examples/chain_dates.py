@@ -2,13 +2,13 @@
 Numbers for every token: handwritten dates
 ==========================================
 
-A token can be a vector: pixels, an embedding, measurements. Here it is the image of a digit, and
-eight working days in a row are read together: a digit is followed by the next one, after a weekend
-by the third next.
+A token can be a vector: pixels, an embedding, measurements. Here it is the image of a handwritten
+digit, the last digit of a date. A sequence covers eight working days in a row: a digit is followed
+by the next one, or after a weekend by the one three later.
 """
 
 # %%
-# Digit by digit, then as a sequence.
+# Read the images digit by digit, then as a sequence.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,7 +30,7 @@ for name, found in (("digit by digit", alone), ("as a sequence", together)):
     print(f"{name:15} digits {right.mean():.3f}, all eight {right.all(axis=1).mean():.3f}")
 
 # %%
-# The row that gains most, with what each model reads.
+# Show the row that gains most, with what each model reads.
 
 row = int(((together == truth).sum(axis=1) - (alone == truth).sum(axis=1)).argmax())
 figure, panels = plt.subplots(1, 8, figsize=(8, 1.7), layout="constrained")
@@ -41,7 +41,7 @@ for k, panel in enumerate(panels):
 figure.suptitle("digit by digit, and as a sequence", fontsize=11)
 
 # %%
-# What it has learned of the calendar: weights from digit to digit.
+# The weights from digit to digit show what the chain has learned of the calendar.
 
 figure, axes = plt.subplots(figsize=(4.4, 3.8), layout="constrained")
 picture = axes.imshow(chain.transition_coef_, cmap="RdBu_r", vmin=-1, vmax=1)
@@ -49,8 +49,8 @@ axes.set(xlabel="to", ylabel="from", xticks=range(10), yticks=range(10))
 figure.colorbar(picture, label="weight")
 
 # %%
-# ``EarlyStopping`` ends training when held-out rows are no longer read better. (These share images
-# with the rows trained on, so their scores are too good to be quoted.)
+# ``EarlyStopping`` ends training when the score on held-out rows no longer improves. (These rows
+# share images with the training rows, so their scores are too good to be quoted.)
 
 from hingeline import EarlyStopping
 

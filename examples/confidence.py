@@ -2,12 +2,13 @@
 How sure is it? A queue for review
 ==================================
 
-Margins tell how much a labelling leads; calibrated on held-out rows they become probabilities.
-Whoever checks predictions by hand begins with the least sure ones.
+Margins say by how much a labelling leads. Calibrated on held-out rows, they become probabilities.
+If you check predictions by hand, start with the least sure ones.
 """
 
 # %%
-# Handwritten dates with noise. Train on some rows of digits, calibrate on others, look at the rest.
+# The data are noisy handwritten dates. Train on some rows of digits, calibrate on others, and look
+# at the rest.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +24,8 @@ calibrated = CalibratedChain(reader).fit(data.X_test[:400], data.y_test[:400])
 X, y = data.X_test[400:], data.y_test[400:]
 
 # %%
-# Does 0.9 mean nine of ten? Digits in groups of equally many, from the least to the most sure.
+# Does 0.9 mean nine out of ten? The plot has groups of equal size, from the least sure digits to
+# the most sure ones.
 
 probability = calibrated.predict_proba_tokens(X)
 predicted = reader.predict(X)
@@ -32,8 +34,8 @@ figure, axes = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
 plot_reliability(probability, right, ax=axes, title="As sure as it says")
 
 # %%
-# The queue, from the least sure digit to the most sure one: every so many of them, what was read,
-# and what stands there.
+# This is the queue, from the least sure digit to the most sure one. Every 75th image is shown, with
+# what was read and what it is.
 
 sure, correct = np.concatenate(probability), np.concatenate(right)
 images, found, truth = (np.concatenate(part) for part in (X, predicted, y))
@@ -46,7 +48,7 @@ for panel, k in zip(panels, queue[:600:75], strict=True):
     panel.set(xlabel=f"is {truth[k]}", xticks=[], yticks=[])
 
 # %%
-# How many mistakes does a reader find who checks only part of the digits?
+# If you check only part of the digits, how many of the mistakes do you find?
 
 share = np.arange(1, len(queue) + 1) / len(queue)
 caught = (~correct[queue]).cumsum() / (~correct).sum()

@@ -2,12 +2,12 @@
 Constraints, step by step
 =========================
 
-What is known of labellings can be written down, checked against data, counted, and enforced at
-prediction, without training anything anew.
+Rules that labels should keep can be written down, checked against data, and enforced at prediction,
+without training again.
 """
 
 # %%
-# A tagger of notes that was trained on very few of them.
+# Train a tagger on very few notes.
 
 from hingeline import ChainSSVM
 from hingeline.data import load_notes
@@ -19,8 +19,8 @@ found = [list(tags) for tags in tagger.predict(notes.X_test)]
 print(f"F1 {span_f1_score(notes.y_test, found):.3f}")
 
 # %%
-# Write down what is known: a number begins a date, these are cities, these are surnames, and a
-# surname continues a name. Such lists are often at hand where labels are not.
+# Write down the rules: a number begins a date, these are cities, these are surnames, and a surname
+# continues a name. Such lists are often available when labels are not.
 
 from hingeline.constraints import Follows, Words, check
 
@@ -33,13 +33,13 @@ rules = [
 ]
 
 # %%
-# Do the true labels keep them? Rules that gold data break do harm. And does the prediction?
+# Do the true labels keep the rules? Rules that gold labels break do harm. Do the predictions?
 
 print(check(rules, notes.X_test, notes.y_test))
 print(check(rules, notes.X_test, found))
 
 # %%
-# The best labelling that keeps the rules: the scores of the tagger, and a search with a proof.
+# Find the best labelling that keeps the rules, from the scores of the tagger. The search is exact.
 
 import numpy as np
 
@@ -61,7 +61,7 @@ print(check(rules, notes.X_test, kept))
 print(f"F1 {span_f1_score(notes.y_test, kept):.3f}")
 
 # %%
-# The note in which they change most, before and after.
+# Show the note in which the rules change most, before and after.
 
 import matplotlib.pyplot as plt
 
@@ -79,7 +79,7 @@ axes.set(xlim=(-1.6, len(tags) - 0.4), ylim=(-0.6, 1.6))
 axes.axis("off")
 
 # %%
-# What the rules bring, by the number of notes with labels.
+# How much do the rules gain, depending on the number of labelled notes?
 
 sizes, without, under = [6, 12, 25, 50, 100], [], []
 for n in sizes:

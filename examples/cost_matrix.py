@@ -2,12 +2,12 @@
 Mistakes that cost more than others
 ===================================
 
-A cost matrix says what it costs to take one class for another. Training then keeps a larger margin
+A cost matrix gives the cost of taking one class for another. Training then keeps a larger margin
 where a mistake is expensive.
 """
 
 # %%
-# Missing an 8 shall cost five times as much as any other mistake.
+# Let missing an 8 cost five times as much as any other mistake.
 
 import matplotlib.pyplot as plt
 import numpy as np

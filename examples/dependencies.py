@@ -2,15 +2,15 @@
 Parsing: the head of every word
 ===============================
 
-A dependency tree says of every word which other word it belongs to, and how. Here a small grammar
-writes the sentences, so nothing is downloaded. One thing in it is hard: whether "with a telescope"
-belongs to the verb or to the noun before it is told by the words alone.
+A dependency tree says for every word which other word it belongs to, its head, and in what role. A
+small grammar writes the sentences here, so nothing is downloaded. One decision is hard: only the
+words themselves tell whether "with a telescope" belongs to the verb or to the noun before it.
 """
 
 # %%
-# The grammar: somebody sees, opens or likes something with something. Instruments belong to verbs
-# that can use them, parts to the nouns that have them. Words have a form and a tag; trees are lists
-# of (head, label), words count from 1, and 0 is the root.
+# In the grammar, somebody sees, opens or feeds something with something. Tools belong to verbs that
+# can use them, parts to nouns that have them. Words have a form and a tag. Trees are lists of
+# (head, label); words are numbered from 1, and 0 is the root.
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def write_sentence(rng):
         return len(words)
 
     def add_noun(noun, head, label):
-        """A determiner, perhaps an adjective, and the noun; ``head`` may be a word to come."""
+        """A determiner, perhaps an adjective, and the noun; ``head`` may be a later word."""
         adjective = rng.random() < 0.4
         at = len(words) + 2 + adjective
         add(rng.choice(["the", "a"]), "DET", at, "det")
@@ -57,8 +57,9 @@ rng = np.random.default_rng(0)
 X, y = zip(*(write_sentence(rng) for _ in range(400)), strict=True)
 
 # %%
-# Trees without crossing arcs are found as Eisner does, others as Chu-Liu and Edmonds do;
-# by default the training trees decide. The gap says how far the weights are from the best ones.
+# Trees without crossing arcs are found by Eisner's algorithm, others by that of Chu-Liu and
+# Edmonds. By default the training trees decide which. The gap bounds how far the weights are from
+# the best ones.
 
 from hingeline import DependencySSVM
 from hingeline.evaluation.metrics import attachment_scores
@@ -69,7 +70,7 @@ print(f"at most {parser.duality_gap_ / parser.primal_objective_:.1%} above the o
 print(attachment_scores(y[300:], parser.predict(X[300:])))
 
 # %%
-# The picture of a tree, as text: the arrow points to the word, the line begins at its head.
+# Draw a tree as text. The line begins at the head, and the arrow points to the word.
 
 from hingeline.report import draw_parse
 
@@ -80,7 +81,7 @@ words = [{"form": form, "upos": tag} for form, tag in zip(sentence, tags, strict
 print(draw_parse(sentence, tree))
 
 # %%
-# With another last word the tree is another one. As SVG, which a notebook shows:
+# With another last word, the tree is different. This time draw it as SVG, which a notebook shows.
 
 words[-2]["form"] = sentence[-2] = "collar"
 (tree,) = parser.predict([words])
@@ -88,8 +89,8 @@ words[-2]["form"] = sentence[-2] = "collar"
 draw_parse(sentence, tree, "svg")
 
 # %%
-# Why? The features that speak for the tree and against the next best one, and the other way round;
-# ``h`` is the head, ``m`` the word, and the head of "collar" is word 5 or word 3.
+# Why? These features speak for the tree and against one in which the head of "collar" is word 3
+# instead of word 5, or the other way round. ``h`` is the head, ``m`` the word.
 
 from hingeline.evaluation.inspection import explain
 
@@ -97,7 +98,7 @@ other = [(3, "obl") if arc == (5, "nmod") else arc for arc in tree]
 print(explain(parser, words, against=other).text(8))
 
 # %%
-# Beyond the best tree: the next ones in order, with their scores.
+# Show the best trees in order, with their scores.
 
 for other, score in parser.predict_nbest([words], 3)[0]:
     print(f"{score:8.3f}", " ".join(f"{head}-{label}" for head, label in other))

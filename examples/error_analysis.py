@@ -2,11 +2,12 @@
 What goes wrong, and why
 ========================
 
-From a score to causes: which types, which confusions, known words or new ones, which features.
+This example looks for the causes behind a score: which types are wrong, which labels are confused,
+whether words are known or new, and which features matter.
 """
 
 # %%
-# Scores by type, with intervals.
+# Start with scores by type, with confidence intervals.
 
 from collections import Counter
 
@@ -16,20 +17,20 @@ from hingeline import ChainSSVM
 from hingeline.data import load_notes
 from hingeline.evaluation.metrics import evaluate
 
-notes = load_notes(n_train=12)  # few, so that there is something to find out
+notes = load_notes(n_train=12)  # few, so that there are mistakes to look at
 tagger = ChainSSVM(scheme="auto", random_state=0).fit(notes.X_train, notes.y_train)
 predicted = tagger.predict(notes.X_test)
 result = evaluate(notes.y_test, predicted, bootstrap=200)
 print(result)
 
 # %%
-# Which tag is taken for which?
+# Which tags are confused?
 
 for true, found, count in result.confusions(5):
     print(f"{count:4} times {true} was taken for {found}")
 
 # %%
-# Known words against new ones.
+# Compare known words with new ones.
 
 known = {word for sentence in notes.X_train for word in sentence}
 counts: Counter = Counter()
@@ -55,7 +56,7 @@ axes.spines[["top", "right"]].set_visible(False)
 axes.legend()
 
 # %%
-# One mistake, taken apart: what spoke for the wrong labels, against the true ones.
+# Explain one mistake: the features that spoke for the wrong labels and against the true ones.
 
 from hingeline.evaluation.inspection import explain
 

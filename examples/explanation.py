@@ -2,11 +2,11 @@
 Why this label?
 ===============
 
-The score of a labelling is a sum of weights, so every decision can be taken apart, exactly.
+The score of a labelling is a sum of weights, so every decision can be explained exactly.
 """
 
 # %%
-# A tagger, and a note of which it is least sure.
+# Train a tagger, and find the note of which it is least sure.
 
 import matplotlib.pyplot as plt
 
@@ -22,7 +22,8 @@ for labels, score in tagger.predict_nbest([notes.X_test[number]], 2)[0]:
     print(f"{score:8.3f}", *labels)
 
 # %%
-# The lead of the best labelling over the second is the sum of these.
+# The lead of the best labelling over the second best is the sum of contributions. The plot shows
+# the first ten.
 
 found = explain(tagger, notes.X_test, index=number)
 rows = found.rows[:10][::-1]
@@ -38,7 +39,7 @@ axes.set(xlabel=f"for {' '.join(found.chosen)},\nagainst {' '.join(found.other)}
 axes.spines[["top", "right"]].set_visible(False)
 
 # %%
-# What the model goes by in general.
+# The strongest weights show what the model relies on in general.
 
 for row in top_features(tagger, 2):
     if row.label in ("B-PER", "B-LOC"):

@@ -2,12 +2,12 @@
 Feature dicts, as for CRFsuite
 ==============================
 
-Code that makes dicts of features for sklearn-crfsuite works as it is: dicts, lists and sets of
-features are all taken. What do features that see the neighbours bring?
+Code that makes feature dicts for sklearn-crfsuite works unchanged: dicts, lists and sets of
+features are all accepted. This example measures what features of the neighbours add.
 """
 
 # %%
-# Three sets of features for the same words.
+# Make three sets of features for the same words.
 
 import matplotlib.pyplot as plt
 
@@ -19,7 +19,7 @@ notes = load_notes()
 
 
 def describe(words: list[str], t: int) -> dict[str, object]:
-    """The word by itself: strings, numbers and truth values are all fine."""
+    """Features of the word alone; they may be strings, numbers and truth values."""
     word = words[t]
     return {
         "word": word,
@@ -30,7 +30,7 @@ def describe(words: list[str], t: int) -> dict[str, object]:
 
 
 def describe_with_neighbours(words: list[str], t: int) -> dict[str, object]:
-    """The same, and the words before and behind."""
+    """The same, and the words before and after it."""
     features = describe(words, t)
     features["before"] = words[t - 1] if t else "(start)"
     features["behind"] = words[t + 1] if t + 1 < len(words) else "(end)"
@@ -55,7 +55,7 @@ for name, way in WAYS.items():
     print(f"{name:20} {tagger.n_features_in_:4} features, F1 {scores[name]:.3f}")
 
 # %%
-# The default templates, which see all of this, need no dicts at all.
+# The default templates cover all of these features and need no dicts.
 
 tagger = ChainSSVM(random_state=0).fit(notes.X_train, notes.y_train)
 scores["default templates"] = span_f1_score(notes.y_test, tagger.predict(notes.X_test))

@@ -2,13 +2,13 @@
 More than one machine: training in blocks
 =========================================
 
-Data that one process does not hold are cut into parts. Each part is read and trained on where it
-lies, in a process or on a Dask cluster, and the certificate is that of all parts together.
+If one process cannot hold the data, cut them into parts. Workers, which are processes or belong to
+a Dask cluster, each read and train on their own parts. The certificate covers all parts together.
 """
 
 # %%
-# Four parts, here of the notes that come with the library. On a cluster they would be the names of
-# files, such as ``"part-*.conll.gz"``. Workers import this file: what trains is under
+# Make four parts of the notes that come with the library. On a cluster, you would pass names of
+# files, such as ``"part-*.conll.gz"``. Workers import this file, so the code that trains is below
 # ``if __name__ == "__main__":``.
 
 from contextlib import ExitStack
@@ -25,19 +25,19 @@ parts = [(notes.X_train[k : k + 40], notes.y_train[k : k + 40]) for k in range(0
 tagger = ChainSSVM(C=0.3, tol=0.05, random_state=0)
 
 # %%
-# Two workers: those of a Dask cluster on this machine, or processes where Dask is not installed.
-# How many there are changes no bit of the weights. The number of blocks does: it decides which
-# sentences see each other's steps at once.
+# Use two workers: those of a Dask cluster on this machine, or processes if Dask is not installed.
+# The weights do not depend on the number of workers, not even in the last bit. They do depend on
+# the number of blocks, which decides which sentences see each other's steps at once.
 
 
 def train(n_blocks: tuple[int, ...]) -> list[ChainSSVM]:
-    """Train with so many blocks."""
+    """Train once for each number of blocks."""
     with ExitStack() as stack:
         where: dict[str, object] = {"workers": 2}
         if find_spec("distributed"):
             from distributed import Client, LocalCluster
 
-            # Threads in place of processes, as on a page that is built; leave it out on your own.
+            # Threads instead of processes, for building this page; omit processes=False in yours.
             cluster = LocalCluster(2, processes=False, threads_per_worker=1, dashboard_address=None)
             stack.enter_context(cluster)
             where = {"client": stack.enter_context(Client(cluster))}
@@ -45,8 +45,8 @@ def train(n_blocks: tuple[int, ...]) -> list[ChainSSVM]:
 
 
 # %%
-# The gap is certified over all sentences, whatever the blocks: more blocks take more rounds, each
-# with less work for a worker.
+# The gap is certified over all sentences, whatever the number of blocks. More blocks take more
+# rounds, each with less work for a worker.
 
 if __name__ == "__main__":
     models = train((1, 2, 4))

@@ -2,8 +2,8 @@
 Classes, with a certificate
 ===========================
 
-``MulticlassSSVM`` is used like scikit-learn's ``LinearSVC``, solves Crammer and Singer's problem,
-and says how far from the optimum it can be at most.
+Use ``MulticlassSSVM`` like scikit-learn's ``LinearSVC``. It solves Crammer and Singer's problem and
+gives a bound on how far it is from the optimum.
 """
 
 # %%

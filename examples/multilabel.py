@@ -2,12 +2,12 @@
 Sets of labels
 ==============
 
-Labels of one document depend on each other. ``MultilabelSSVM`` scores pairs of labels, too, and
+The labels of one document depend on each other. ``MultilabelSSVM`` also scores pairs of labels and
 chooses the whole set at once.
 """
 
 # %%
-# Documents with six topics. Two further labels follow from the topics, not from the words: "just
+# Documents have six topics. Two further labels follow from the topics, not from the words: "just
 # one of topics 0 and 1", and "both of topics 2 and 3".
 
 import matplotlib.pyplot as plt
@@ -26,7 +26,7 @@ names = [*(f"topic {k}" for k in range(6)), "0 or 1, not both", "2 and 3"]
 X_train, X_test, Y_train, Y_test = train_test_split(X / 10.0, Y, test_size=0.5, random_state=0)
 
 # %%
-# No pairs, a tree of pairs, all pairs.
+# Compare no pairs, a tree of pairs and all pairs.
 
 for edges in ("none", "tree", "full"):
     model = MultilabelSSVM(C=0.3, edges=edges, random_state=0).fit(X_train, Y_train)
@@ -37,7 +37,7 @@ for edges in ("none", "tree", "full"):
     )
 
 # %%
-# Which labels go together: what scoring a pair adds.
+# Which labels go together? The plot shows what each pair adds to the score.
 
 from hingeline.report import label_affinities, plot_affinities
 
@@ -45,7 +45,7 @@ figure, axes = plt.subplots(figsize=(6.4, 5), layout="constrained")
 plot_affinities(label_affinities(model), names, ax=axes, title="Blue: labels that go together")
 
 # %%
-# Is the set predicted really the best one? ``certify`` proves it, example by example.
+# Is the predicted set really the best one? ``certify`` tells for each example whether it is proven.
 
 found = model.certify(X_test)
 print(f"best sets proven for {np.mean(found.exact):.0%} of the test examples")

@@ -2,12 +2,13 @@
 ν: a balance parameter with a meaning
 =====================================
 
-With ``slack="nu"`` one says how much loss the examples within the margin may have, instead of a C
-that nobody knows before trying. PCA, Gaussian emissions and a chain make one pipeline.
+With ``slack="nu"`` you set how much loss the examples within the margin may have, instead of a C
+that nobody knows before trying. PCA, Gaussian emissions and a chain form one pipeline.
 """
 
 # %%
-# Made-up words over eight letters with habits, every letter a noisy picture of 32 pixels.
+# The words are made up of eight letters, some of which often follow others. Every letter is a noisy
+# picture of 32 pixels.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,7 +31,7 @@ for _ in range(300):
     y.append(["abcdefgh"[letter] for letter in word])
 
 # %%
-# A fixed ν, and one that is chosen on a fifth of the words.
+# Compare a fixed ν with one that is chosen on a held-out fifth of the words.
 
 for nu in (2.0, "auto"):
     tagger = make_pipeline(
@@ -45,7 +46,7 @@ for nu in (2.0, "auto"):
     )
 
 # %%
-# What ``nu="auto"`` tried.
+# Plot what ``nu="auto"`` tried.
 
 trials = sorted(chain.nu_path_, key=lambda trial: trial.nu)
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")

@@ -2,11 +2,13 @@
 Learning from a stream
 ======================
 
-Sentences come day by day, with words and labels that were not there before; old ones are forgotten.
+Sentences arrive day by day, with words and labels that were not there before. Old sentences are
+forgotten.
 """
 
 # %%
-# Three visits to each new note, whatever came before: no certificate, little time.
+# With ``passes=3``, each new note is visited three times, however many came before. This takes
+# little time, but gives no certificate.
 
 import matplotlib.pyplot as plt
 
@@ -26,7 +28,7 @@ print(f"{tagger.n_examples_} notes, {tagger.n_features_in_} features")
 print(f"stopped: {tagger.stop_reason_}")
 
 # %%
-# Against one fit on everything so far.
+# Compare with one fit on everything so far.
 
 whole = [
     span_f1_score(
@@ -45,14 +47,14 @@ axes.legend(loc="lower right")
 axes.grid(alpha=0.3)
 
 # %%
-# Without ``passes=`` the problem of all notes is solved, to a certificate, from where it is.
+# Without ``passes=``, the problem of all notes is solved to a certificate, from the state reached.
 
 tagger.partial_fit(notes.X_train[300:325], notes.y_train[300:325])
 print(f"{tagger.n_examples_} notes, gap {tagger.duality_gap_ / tagger.primal_objective_:.2%}")
 
 # %%
-# Old notes leave, and the weights without them remain. The file can hold notes and multipliers, so
-# that learning goes on in another process.
+# Forget old notes: the weights then come from the other notes only. The model file can hold notes
+# and multipliers, so that another process can continue learning.
 
 import tempfile
 from pathlib import Path

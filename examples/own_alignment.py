@@ -2,15 +2,16 @@
 A structure of your own: aligning sequences
 ===========================================
 
-Which letter of a word became which letter of its misspelling? Input: two sequences; output: an
-alignment, made of letters kept or replaced, left out, and put in. Edit distance has such
-operations at fixed prices; here they are learnt. Decoding is the dynamic program of Needleman and
-Wunsch, compiled by numba.
+Which letter of a word became which letter of its misspelling? The input is two sequences; the
+output is an alignment, in which letters are kept or replaced, left out, or put in. Edit distance
+has fixed prices for these operations; here they are learnt. Decoding is the dynamic program of
+Needleman and Wunsch, compiled by numba.
 """
 
 # %%
-# Outputs must be as long as the true one: an alignment is, for each letter of the first sequence,
-# its place in the second or −1. The two sequences are rows of one array, −1 behind the shorter.
+# Outputs must be as long as the true one. So an alignment is, for each letter of the first
+# sequence, its place in the second or −1. The two sequences are rows of one array; the shorter one
+# is filled up with −1.
 
 from itertools import combinations
 
@@ -96,7 +97,7 @@ class Alignment(Structure):
 
 
 # %%
-# Words and misspellings: letters become their neighbours, some are often left out or put in.
+# In a misspelling, letters become their neighbours, and some are often left out or put in.
 
 DROPS = np.array([0.4, 0.02, 0.02, 0.3, 0.02, 0.02, 0.02, 0.02])
 ADDS = np.array([0.01, 0.01, 0.2, 0.01, 0.01, 0.01, 0.15, 0.01])
@@ -134,7 +135,7 @@ print(f"at most {model.duality_gap_ / model.primal_objective_:.2%} above the opt
 print(f"letters aligned right: {learnt:.1%}, by edit distance {plain:.1%}")
 
 # %%
-# The learnt prices: rows are letters of the word, columns what became of them.
+# Show the learnt prices. Rows are letters of the word, columns are what became of them.
 
 import matplotlib.pyplot as plt
 from matplotlib.colors import CenteredNorm

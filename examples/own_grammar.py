@@ -2,14 +2,14 @@
 A structure of your own: a grammar
 ==================================
 
-Find the constituents of a sentence. Input: words; output: a binary tree whose nodes have labels.
+Find the constituents of a sentence. The input is words, the output a binary tree of labelled nodes.
 Decoding is the dynamic program of Cocke, Kasami and Younger over all trees, compiled by numba.
 """
 
 # %%
-# A tree of n words has 2n − 1 nodes. As a vector: start, end and label of each, a node before
-# its left part and that before the right one, so that parts are found by counting. Rules (label,
-# left label, right label) and words (label, word) have weights.
+# A tree of n words has 2n − 1 nodes. Its vector has start, end and label of each: a node, then its
+# left part, then its right part, so that parts can be found by counting. Rules (label, left label,
+# right label) and words (label, word) have weights.
 
 import numpy as np
 from numba import njit
@@ -85,8 +85,8 @@ class Grammar(Structure):
 
 
 # %%
-# Sentences of a small grammar: each way to write a symbol is as likely as the others. Labels are
-# the first letters of the symbols; some words have two readings.
+# A small grammar makes the sentences. All ways to write a symbol are equally likely. Labels are the
+# first letters of the symbols; some words have two readings.
 
 GRAMMAR = {"S": "NP VP", "NP": "N|N|N|NP PP|N NP", "VP": "V|V NP|V NP|VP PP", "PP": "P NP"}
 
@@ -114,7 +114,7 @@ X, y = make_sentences(200, random)
 check_structure(Grammar(), X[:4], y[:4])
 
 # %%
-# Train, and compare with trees that branch to the right, with each word's most frequent label.
+# Train, and compare with trees that branch to the right and have each word's most frequent label.
 
 model = SSVM(Grammar(), C=10.0, random_state=0).fit(X, y)
 X_test, y_test = make_sentences(300, random)
@@ -133,7 +133,7 @@ print(f"at most {model.duality_gap_ / model.primal_objective_:.2%} above the opt
 print(f"wrong nodes: {error:.1%}, of trees that branch to the right {baseline:.1%}")
 
 # %%
-# The first long sentence of the test; nodes that are right are blue.
+# Draw the first long test sentence. Nodes that are right are blue.
 
 import matplotlib.pyplot as plt
 

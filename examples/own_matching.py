@@ -2,14 +2,14 @@
 A structure of your own: matching two sets
 ==========================================
 
-Which point of one picture is which point of the other? Input: features of every pair of points;
-output: for each point of the first set its partner in the second, no partner twice. Decoding is
-the assignment problem, solved by SciPy's Hungarian method.
+Which point of one picture is which point of the other? The input is features of every pair of
+points. The output is a partner in the second set for each point of the first; no partner is used
+twice. Decoding is the assignment problem, solved by SciPy's Hungarian method.
 """
 
 # %%
-# Decoding calls SciPy and is plain Python; what else the solver does with an output is a loop over
-# pairs, and compiled. A structure may mix the two.
+# Decoding is plain Python that calls SciPy. The other two methods are loops over pairs and are
+# compiled. A structure may mix the two.
 
 from itertools import permutations
 
@@ -50,9 +50,9 @@ class Matching(Structure):
 
 
 # %%
-# Points have a place and two descriptors. In the second picture all have moved a little, some
-# descriptors a lot, and there are points without a partner. Features of a pair are how
-# far apart it is in each respect.
+# Points have a place and two descriptors. In the second picture, all values are slightly different,
+# some descriptors very different, and some points have no partner. The features of a pair are its
+# distances in each value.
 
 from hingeline.testing import check_structure
 
@@ -78,7 +78,7 @@ X_few, y_few, _ = make_pictures(3, random, points=3, strangers=2)
 check_structure(Matching(), X_few, y_few)  # against all 60 matchings
 
 # %%
-# Train, and compare with a matching that weighs all distances alike.
+# Train, and compare with a matching in which all distances have the same weight.
 
 model = SSVM(Matching(), C=0.1, random_state=0).fit(X, y)
 X_test, y_test, places = make_pictures(200, random)
@@ -95,7 +95,7 @@ print(f"right partners: {learnt:.1%} with learnt weights, {alike:.1%} with equal
 print(f"weights: {np.round(model.weights_, 2)}, noise: {NOISE}")
 
 # %%
-# One pair of pictures: lines join partners.
+# Show one pair of pictures. Lines join partners.
 
 import matplotlib.pyplot as plt
 

@@ -2,15 +2,16 @@
 A structure of your own: ranking
 ================================
 
-Rank the items of a list so that the best come first, measured by NDCG, which discounts what comes
-late. Input: features of the items; output: the rank of each. With the discounts of the measure in
-the features, decoding is one sort, also with the loss.
+Rank the items of a list so that the best come first. The measure is NDCG, which discounts items
+that come late. The input is features of the items; the output is the rank of each. Because the
+features contain the discounts of NDCG, decoding is one sort, even with the loss.
 """
 
 # %%
 # Items of the first five true ranks are worth 5 to 1, others nothing; rank r counts
-# ``1 / log2(r + 2)``. The value of an output, ``Σ_i discount(y_i)·(w·x_i − loss_scale·worth_i)``
-# but for a constant, is largest if items are sorted by the bracket. All methods are compiled.
+# ``1 / log2(r + 2)``. Up to a constant, the value of an output is
+# ``Σ_i discount(y_i)·(w·x_i − loss_scale·worth_i)``. It is largest if items are sorted by the
+# bracket. All methods are compiled.
 
 from itertools import permutations
 
@@ -67,8 +68,8 @@ class Ranking(Structure):
 
 
 # %%
-# Queries with their documents: what matters is how a document differs from others of the query,
-# and some features differ more between queries than within.
+# The data are queries with their documents. What matters is how a document differs from others of
+# the same query; some features differ more between queries than within them.
 
 from hingeline.testing import check_structure
 
@@ -112,7 +113,7 @@ print(f"mean NDCG of new queries: {ours.mean():.3f}, by regression of items {sin
 print(f"weights: {np.round(model.weights_ / model.weights_[0], 2)}, true ones: {TASTE}")
 
 # %%
-# All test queries, from the worst NDCG to the best.
+# Plot all test queries, from the worst NDCG to the best.
 
 import matplotlib.pyplot as plt
 

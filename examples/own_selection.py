@@ -2,14 +2,14 @@
 A structure of your own: selection under constraints
 ====================================================
 
-Choose sentences for a summary: short enough, nothing said twice. In general form: variables that
-are 0 or 1, with features and the cost of a mistake, under linear constraints of each example's
-own. Decoding is an integer program, solved by HiGHS through SciPy.
+Choose sentences for a summary that is short enough and says nothing twice. In general, choose
+variables that are 0 or 1, each with features and the cost of a mistake; each example has its own
+linear constraints. Decoding is an integer program, solved by HiGHS through SciPy.
 """
 
 # %%
-# Decoding must be exact: without ``mip_rel_gap=0`` HiGHS may stop 0.01 % short of the best, and
-# the certificate would not hold. What is left is its tolerance of 1e-6.
+# Decoding must be exact. Without ``mip_rel_gap=0``, HiGHS may stop 0.01 % short of the best value,
+# and the certificate would not hold. With it, only its tolerance of 1e-6 remains.
 
 from itertools import product
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Program(NamedTuple):
 
 
 class Selection(Structure):
-    """x: a Program; y: the value of every variable. The loss looks at x, for the costs."""
+    """x: a Program; y: the value of every variable. The loss reads the costs from x."""
 
     def joint_feature(self, x, y):
         return y @ x.features
@@ -62,9 +62,9 @@ class Selection(Structure):
 
 
 # %%
-# Texts of 14 sentences. An editor likes some features and dislikes others, keeps within a length,
-# takes at most one of three sentences that say the same, and at least one of the first four.
-# Mistakes cost more in long sentences.
+# Each text has 14 sentences. An editor likes some features and dislikes others, keeps within a
+# length, takes at most one of three sentences that say the same, and at least one of the first
+# four. Mistakes cost more in long sentences.
 
 TASTE = np.array([1.5, 1.0, -1.0, 0.5, 0.0])
 
@@ -91,8 +91,8 @@ X, y = make_texts(60, random)
 check_structure(Selection(), *make_texts(3, random, sentences=7), n_trials=4)
 
 # %%
-# Train, and compare with a classifier of single sentences: the surest are taken first, as long as
-# they fit.
+# Train, and compare with a classifier of single sentences, which takes the surest ones first, as
+# long as they fit.
 
 from sklearn.linear_model import LogisticRegression
 
@@ -119,7 +119,7 @@ print(f"mean loss of new texts: {ours.mean():.2f}, sentence by sentence {greedy.
 print(f"weights: {np.round(model.weights_ / model.weights_[1], 2)}, true ones: {TASTE}")
 
 # %%
-# All test texts, from the smallest loss to the largest.
+# Plot all test texts, from the smallest loss to the largest.
 
 import matplotlib.pyplot as plt
 

@@ -2,14 +2,14 @@
 A structure of your own
 =======================
 
-Find the one event in a recording. Input: time steps and channels; output: an interval. The loss,
-1 minus the intersection over the union, is no sum over time steps, and no library has this
-structure. Three methods are enough.
+Find the one event in a recording. The input has time steps and channels; the output is an interval.
+The loss, 1 minus the intersection over the union, is not a sum over time steps, and no library has
+this structure. Three methods are enough.
 """
 
 # %%
-# The features of an output, its loss, and the best output for given weights: all intervals are
-# tried. With ``loss_scale`` above 0 the loss must be added, which training needs.
+# Write three methods: the features of an output, its loss, and the best output for given weights,
+# which tries all intervals. With ``loss_scale`` above 0, the loss is added; training needs this.
 
 import numpy as np
 
@@ -40,8 +40,8 @@ class Interval(Structure):
 
 
 # %%
-# Recordings: noise, but during the event the channels are shifted a little. ``check_structure``
-# compares decoding with all outputs before anything is trained.
+# Recordings are noise, but during the event the channels are shifted a little. Before training,
+# ``check_structure`` compares decoding with a search through all outputs.
 
 from hingeline.testing import check_structure
 
@@ -64,7 +64,7 @@ X, y = make_recordings(60, random)
 check_structure(Interval(), X[:2], y[:2], outputs=all_intervals, n_trials=3)
 
 # %%
-# Train: the same solvers and the same certificate as for every other structure.
+# Train with the same solvers and the same certificate as for every other structure.
 
 model = SSVM(Interval(), C=0.1, tol=1e-2, random_state=0).fit(X, y)
 X_test, y_test = make_recordings(300, random)
@@ -73,7 +73,7 @@ print(f"mean intersection over union, new recordings: {1 + model.score(X_test, y
 print(f"weights of channels and of length: {np.round(model.weights_, 2)}")
 
 # %%
-# Six recordings: scores of the time steps in grey, the true interval and what was found.
+# Show six recordings: scores of the time steps in grey, the true interval and the one found.
 
 import matplotlib.pyplot as plt
 
@@ -93,5 +93,5 @@ axes.set(xlabel="time step", ylabel="recording", yticks=range(6), yticklabels=ra
 figure.legend(loc="outside upper right", ncols=2)
 
 # %%
-# Loops decorated with numba's ``@njit`` as static methods are compiled into the solver, and run
-# many times faster; the guide on structures of your own shows how.
+# Methods written as loops, static and decorated with numba's ``@njit``, are compiled into the
+# solver and run many times faster. The guide on structures of your own shows how.

@@ -2,12 +2,12 @@
 Paths of C and ν
 ================
 
-How much to regularise? A path fits many values in little more time than the hardest of them takes,
-since every fit starts from the one before, and every point has its own certificate.
+How much should you regularise? A path fits many values in little more time than the hardest of them
+takes, because every fit starts from the one before. Every point has its own certificate.
 """
 
 # %%
-# Values of C on handwritten dates with noise.
+# Try values of C on noisy handwritten dates.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +23,7 @@ for C, model, gap in zip(path.values, path.models, path.relative_gaps, strict=Tr
     print(f"C {C:6.3f}  test {score:.3f}  gap {gap:.2%}  {model.n_iter_:3} passes")
 
 # %%
-# ν is a mean loss: at most ν digits of a row are within the margin, in the mean. That is easier to
+# ν is a mean loss: on average, at most ν digits of a row are within the margin. That is easier to
 # guess than C.
 
 nus = nu_path(estimator, data.X_train, data.y_train, nus=[4.0, 3.0, 2.0, 1.5, 1.0, 0.7])
@@ -43,7 +43,7 @@ panels[0].legend()
 panels[1].invert_xaxis()
 
 # %%
-# What ν bounds: the mean loss of margin errors from above, that of support vectors from below.
+# ν bounds the mean loss of margin errors from above, and that of support vectors from below.
 
 for nu, model in zip(nus.values, nus.models, strict=True):
     print(f"{model.margin_error_risk_:.3f} <= ν {nu:.1f} <= {model.support_vector_risk_:.3f}")

@@ -2,11 +2,12 @@
 Images as graphs
 ================
 
-Noisy pictures labelled pixel by pixel: a graph of neighbours against every pixel on its own.
+Label the pixels of noisy pictures, once each pixel separately, and once together with its
+neighbours in a graph.
 """
 
 # %%
-# Sky above grass with a house on the horizon, in colours with much noise.
+# The pictures show sky above grass with a house on the horizon, in colours with much noise.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,8 +35,8 @@ y = [own.ravel() for own in labels]
 
 # %%
 # A graph is an array of node features and a list of pairs. Pairs to the right and pairs downwards
-# have weights of their own: sky is above grass, not the other way round. (``Graph.from_image``
-# takes regions, too: superpixels instead of pixels.)
+# have separate weights, because sky is above grass, not the other way round. (``Graph.from_image``
+# also accepts regions: superpixels instead of pixels.)
 
 alone = [Graph(image.reshape(-1, 3)) for image in images]
 joined = [Graph.from_image(image) for image in images]
@@ -49,7 +50,7 @@ for name, X in (("every pixel on its own", alone), ("with its neighbours", joine
     )
 
 # %%
-# A test image, what was predicted, and the truth.
+# Show a test image, the predictions and the truth.
 
 flat = ListedColormap(COLOURS)
 shown = {
@@ -63,7 +64,8 @@ for panel, (name, picture) in zip(panels, shown.items(), strict=True):
     panel.set(title=name, xticks=[], yticks=[])
 
 # %%
-# The weights of pairs, upper label by lower label: grass below sky is liked, sky below grass not.
+# These are the weights of vertical pairs, upper label by lower label. Grass below sky has a high
+# weight, sky below grass a low one.
 
 for name, row in zip(NAMES, model.pairwise_coef_[1], strict=True):
     print(f"{name:6}" + "".join(f"{value:8.2f}" for value in row))

@@ -2,13 +2,13 @@
 Spans as wholes, and a lexicon
 ==============================
 
-A tagger decides word by word. Here a sentence is cut into segments, and a segment is judged as a
-whole: by its words, its length, and by what only the whole can tell, such as that it is in a list
-of places. "New York" is in that list; "New" and "York" are not.
+A tagger decides word by word. ``SegmentSSVM`` cuts a sentence into segments and scores each one as
+a whole: by its words, by its length, and by properties that only the whole has, such as being in a
+list of places. "New York" is in that list; "New" and "York" are not.
 """
 
 # %%
-# Forty notes to learn from, tags in, tags out.
+# Train on forty notes. Labels go in and come out as tags.
 
 import matplotlib.pyplot as plt
 
@@ -35,14 +35,14 @@ for name, model in models.items():
     print(f"{name:25} F1 of spans {scores[name]:.3f}, certified gap {gap:.1%}")
 
 # %%
-# What is found in a sentence, as spans: first word, word after the last, label.
+# Predict the spans of a sentence: first word, word after the last, label.
 
 model = models["segments, list of places"]
 words = ["ask", "Jana", "Ito", "about", "the", "room", "in", "San", "Marino", "on", "7", "May"]
 print(model.predict_spans([words])[0])
 
 # %%
-# The three best ways to cut it, with their scores.
+# Show the three best ways to cut the sentence, with their scores.
 
 best = model.predict_nbest([words], 3)[0]
 figure, axes = plt.subplots(figsize=(8, 2.2), layout="constrained")
@@ -61,7 +61,7 @@ axes.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.25), frameon=Fal
 axes.spines[:].set_visible(False)
 
 # %%
-# What the list is worth: the weight of a place for every label.
+# How much does the list count? This is the weight of "in the list of places" for every label.
 
 for label, weight in zip(model.classes_, model.segment_coef_[:, 0], strict=True):
     print(f"{label:5} {weight:+.2f}")

@@ -2,12 +2,13 @@
 Few labels and rules
 ====================
 
-A tagger from five labelled citations, two hundred unlabelled ones, and what everybody knows of
-citations: they begin with the authors, every field occurs once, fields end with a mark.
+This example trains a tagger from five labelled citations, two hundred unlabelled ones, and a few
+rules: citations begin with the authors, every field occurs once, fields end with a punctuation
+mark.
 """
 
 # %%
-# The citations are generated; a field ends with a mark, and the date may come second.
+# The citations are generated. A field ends with a punctuation mark, and the date may come second.
 
 import random
 
@@ -54,7 +55,7 @@ X = [
 ]
 
 # %%
-# The rules, and whether the five labelled citations keep them.
+# Write the rules, and check whether the five labelled citations keep them.
 
 from hingeline.constraints import AtMostOneSegment, ChangeOnlyAt, StartsWith, Words, check
 
@@ -69,7 +70,7 @@ rules = [
 print(check(rules, words[:5], labels[:5]))
 
 # %%
-# Unlabelled sequences have the label ``None``. How much weight they get, ``C_u``, is chosen without
+# Pass ``None`` as the labels of unlabelled sequences. Their weight, ``C_u``, is chosen without
 # labels.
 
 from hingeline import ChainSSVM, SemiSupervisedSSVM
@@ -82,7 +83,7 @@ print(f"supervised:      {supervised.score(test, truth):.1%} of the test tokens"
 print(f"semi-supervised: {model.score(test, truth):.1%}")
 
 # %%
-# Supervised training catches up as labels are added by hand.
+# Supervised training catches up as more citations are labelled by hand.
 
 import matplotlib.pyplot as plt
 

@@ -2,12 +2,12 @@
 Summed errors
 =============
 
-``slack="max"`` charges an example for its worst competitor, ``slack="sum"`` for all of them: Weston
-and Watkins's problem for classes, and the published estimator for sequences.
+With ``slack="max"`` an example pays for its worst competitor, with ``slack="sum"`` for all of them.
+For classes, this is Weston and Watkins's problem; for sequences, it is the published estimator.
 """
 
 # %%
-# Classes: all of them are looked at, so the gap is that of the whole problem.
+# With classes, the solver looks at all of them, so the gap is that of the whole problem.
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
@@ -29,7 +29,8 @@ axes.legend()
 axes.grid(alpha=0.3)
 
 # %%
-# Sequences: the sum runs over 10^8 outputs; the solver works on those it met, and says so.
+# With sequences, the sum has 10^8 outputs. The solver works on those it found, and its gap is only
+# over these.
 
 dates = load_digit_dates(n_train=300, n_test=300)
 tagger = ChainSSVM(C=0.01, slack="sum", violators="argmax", random_state=0)
@@ -39,7 +40,8 @@ print(f"{tagger.score(dates.X_test, dates.y_test):.3f} of the digits right")
 print(f"gap {share:.2%} over the {tagger.history_[-1].planes} outputs found")
 
 # %%
-# The whole sum is bounded without listing 10^8 outputs: a certificate for these weights.
+# The whole sum can be bounded without listing 10^8 outputs. This gives a certificate for these
+# weights.
 
 bounds = tagger.summed_slack_bounds(dates.X_train, dates.y_train)
 primal = 0.5 * tagger.weights_ @ tagger.weights_ + tagger.C * bounds.total_upper

@@ -2,13 +2,13 @@
 From words to a tagger
 ======================
 
-Words and tags go in as they are, and a tagger comes out that knows people, places and dates, also
-by names that it has never seen. The notes are built in, so nothing is downloaded.
+This example trains a tagger on words and tags. It finds people, places and dates, even if it has
+never seen their names. The notes come with the library, so nothing is downloaded.
 """
 
 # %%
-# Sentences are lists of words, labels are lists of tags. Words get the default templates: the word
-# and its neighbours, pairs of them, its shape, its beginning and its end.
+# Sentences are lists of words, labels are lists of tags. The default templates make features from
+# each word: the word and its neighbours, pairs of them, its shape, its beginning and its ending.
 
 from hingeline import ChainSSVM
 from hingeline.data import load_notes
@@ -22,8 +22,8 @@ print(f"\n{tagger.n_features_in_} features, scheme {tagger.scheme_}")
 print(f"at most {tagger.duality_gap_ / tagger.primal_objective_:.2%} above the optimum")
 
 # %%
-# Every other name in the test notes occurs in no training note. ``evaluate`` counts spans: one is
-# right when its type and both of its ends are.
+# Every second name in the test notes occurs in no training note. ``evaluate`` counts spans: a span
+# is right if its type and both of its ends are right.
 
 from hingeline.evaluation.metrics import evaluate
 
@@ -31,7 +31,7 @@ found = tagger.predict(notes.X_test)
 print(evaluate(notes.y_test, found))
 
 # %%
-# How many notes does it take? Training is a matter of milliseconds, so one can simply try.
+# How many notes does it take? Training takes milliseconds, so you can simply try.
 
 import matplotlib.pyplot as plt
 
@@ -51,15 +51,15 @@ axes.minorticks_off()
 axes.grid(alpha=0.3)
 
 # %%
-# What is known of single words can be said at prediction; the rest of the labelling follows.
+# If you know the label of a word, pass it at prediction; the other labels adapt to it.
 
 note = ["tickets", "for", "Milan", ",", "back", "on", "3", "May"]
 print("as it is:             ", *tagger.predict([note])[0])
 print("Milan is a place here:", *tagger.predict([note], allowed=[{2: "B-LOC"}])[0])
 
 # %%
-# A model is one file without pickle. The same from the command line, with a file of one word and
-# tag per line: ``hingeline train notes.conll --model notes.hinge``.
+# A model is saved as one file, without pickle. On the command line, with a file that has one word
+# and its tag per line, run ``hingeline train notes.conll --model notes.hinge``.
 
 import tempfile
 from pathlib import Path

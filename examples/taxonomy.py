@@ -2,15 +2,15 @@
 Classes in a tree
 =================
 
-To take a 3 for an 8 is a smaller mistake than to take it for a 1, where what follows needs to
-know the shape. A taxonomy of the classes says so: training keeps a larger margin between classes
-that are far apart in the tree.
+If only the shape of a digit matters, taking a 3 for a 2 is a smaller mistake than taking it for
+a 1. A taxonomy of the classes expresses this: training keeps a larger margin between classes that
+are far apart in the tree.
 """
 
 # %%
-# Labels are paths, shape and digit; every node above a class may cost what you like. Here a mistake
-# within a shape costs 0.25 and any other 1, so that C means what it means without the tree. Left
-# alone, ``cost`` is the number of edges between classes.
+# Labels are paths of a shape and a digit. You can set a cost for every node above the classes. Here
+# a mistake within a shape costs 0.25 and any other 1, so that C means the same as without the tree.
+# By default, the cost is the number of edges between two classes.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,7 +34,7 @@ X = (
 X_train, X_test, y_train, y_test = train_test_split(X, names[y], test_size=0.5, random_state=0)
 
 # %%
-# Fewer mistakes take one shape for another; the lines in the pictures are between shapes.
+# With the tree, fewer mistakes take one shape for another. Lines in the pictures separate shapes.
 
 figure, panels = plt.subplots(1, 2, figsize=(8, 4.3), layout="constrained", sharey=True)
 for panel, (name, loss) in zip(
