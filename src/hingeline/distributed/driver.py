@@ -445,7 +445,7 @@ class Blocks(CertifiedSolver):
 
     def _consider(self) -> float:
         primal, half = self._look(self.w), 0.5 * float(self.w @ self.w)
-        # A large C makes much of little slack, of which weights that are longer have none.
+        # At a large C a little slack costs much, and weights that are longer have none.
         longer = 1.0 + self._worst
         if longer < 1.5 and longer**2 * half < 0.99 * self._best_primal:
             primal = min(primal, self._look(longer * self.w))
