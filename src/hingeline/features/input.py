@@ -548,10 +548,10 @@ class PerToken(  # type: ignore[call-arg]
         return np.asarray(self.transformer_.get_feature_names_out(input_features), dtype=object)
 
 
-def pack_strings(texts: Sequence[str]) -> tuple[Array, Array]:
-    """Texts as UTF-8 bytes in one array, and the end of each."""
+def pack_strings(name: str, texts: Sequence[str]) -> dict[str, Array]:
+    """Texts as UTF-8 bytes in one array ``name``, and the end of each in ``name_ends``."""
     try:
-        return pack_texts(texts, "strict")
+        return dict(zip((name, f"{name}_ends"), pack_texts(texts, "strict"), strict=True))
     except UnicodeEncodeError as error:
         what = f"the value {error.object!r} is not valid Unicode"
         raise ValueError(f"{what} and cannot be stored.") from None
@@ -576,7 +576,7 @@ def get_ends(arrays: Mapping[str, Any], name: str, total: int) -> Array:
 
 
 def get_strings(arrays: Mapping[str, Any], name: str) -> list[str]:
-    """Texts stored as ``name`` (bytes) and ``name_ends``."""
+    """The texts that :func:`pack_strings` packed."""
     data = get_array(arrays, name, np.uint8)
     ends = get_ends(arrays, f"{name}_ends", len(data))
     try:
