@@ -14,11 +14,12 @@ from itertools import chain, groupby
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, is_list, require, require_type, retell, whole_number
 from hingeline.features.input import Encoder, get_meta
-from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
+from hingeline.features.tables import SparseSequences, TokenTable
 from hingeline.features.vocabulary import Hasher, Vocabulary
 
 Value = str | None
@@ -438,9 +439,21 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         return parsed
 
     def _sequences(self, columns: Array, table: TokenTable) -> SparseSequences:
-        self.n_features_out_ = width = self._encoding.n_features
-        dtype, tidy = np.dtype(self.dtype), self._encoding.tidy
-        return sequences_from_columns(columns, table.offsets, width, dtype, tidy)
+        """Tokens that have a one in each of their columns (templates, tokens), −1 for none."""
+        self.n_features_out_ = self._encoding.n_features
+        kind = np.int32 if columns.size < 2**31 else np.int64
+        indices, missing = columns.T.ravel(), columns < 0
+        indptr: Array = np.arange(table.n_tokens + 1, dtype=kind) * len(columns)
+        if missing.any():
+            indices = indices[indices >= 0]
+            indptr[1:] -= np.cumsum(missing.sum(axis=0, dtype=kind))
+        parts = np.ones(len(indices), dtype=np.dtype(self.dtype)), indices, indptr
+        matrix = sp.csr_matrix(parts, shape=(table.n_tokens, self.n_features_out_))
+        if self._encoding.tidy:
+            matrix.has_canonical_format = True
+        else:
+            matrix.sum_duplicates()
+        return SparseSequences(matrix, table.offsets)
 
     def _known_columns(self, X: Any) -> TokenTable:
         table = as_table(X)
