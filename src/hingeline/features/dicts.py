@@ -414,9 +414,6 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         self.min_count = min_count
         self.dtype = dtype
 
-    def _learn(self, X: Any) -> SparseSequences:
-        return self._extend(X, {})
-
     def _count(self, X: Any) -> tuple[SparseSequences, Array]:
         self.vocabulary_: dict[str, int] = {}
         return self._encode(X, self.vocabulary_, grow=True, count=True)
@@ -432,9 +429,6 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         self._know([name for name, keep in zip(names, often.tolist(), strict=True) if keep])
         columns = np.where(often, np.cumsum(often) - 1, -1)
         return [columns[at] for at in places]
-
-    def _learn_more(self, X: Any) -> SparseSequences:
-        return self._extend(X, self.vocabulary_)
 
     def _look_up(self, X: Any) -> SparseSequences:
         return self._encode(X, self.vocabulary_)[0]
@@ -463,7 +457,7 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
                 n = lay_out_rows(columns, found, weights, counts, seen, indices, data, sizes)
                 parts.append((data[:n].astype(self.dtype), indices[:n].copy(), sizes))
             lengths += map(len, sentences)
-        atoms.size = self.n_features_out_ = len(vocabulary)
+        atoms.size = len(vocabulary)
         _MET[self] = atoms
         data, indices, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
         kind = np.int32 if len(data) < 2**31 else np.int64
@@ -473,8 +467,9 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         matrix.sum_duplicates()
         return SparseSequences(matrix, np.cumsum([0, *lengths])), seen[: len(vocabulary)]
 
-    def _extend(self, X: Any, vocabulary: dict[str, int]) -> SparseSequences:
+    def _learn(self, X: Any, more: bool) -> SparseSequences:
         """Encode sentences, and number attributes that are new behind those known."""
+        vocabulary = self.vocabulary_ if more else {}
         known = len(vocabulary)
         try:
             found, seen = self._encode(X, vocabulary, grow=True, count=self.min_count > 1)
@@ -491,8 +486,9 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
                     vocabulary[name] = len(vocabulary)
             found = renumber(found, np.where(often, np.cumsum(often) - 1, -1), len(vocabulary))
         self.vocabulary_ = vocabulary
-        self.n_features_out_ = len(vocabulary)
         return found
+
+    n_features_out_ = property(lambda self: len(self.vocabulary_))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """The attributes, in the order of their columns; ``input_features`` is ignored."""
@@ -524,7 +520,6 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         self.vocabulary_ = {name: k for k, name in enumerate(names)}
         fine = len(self.vocabulary_) == len(names)
         require(fine, "the encoder has an attribute twice: give each once.")
-        self.n_features_out_ = len(names)
         return self
 
 
