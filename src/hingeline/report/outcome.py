@@ -331,10 +331,9 @@ def _describe_data(outcome: Outcome, found: Evaluation) -> str:
 
 
 def _summary(outcome: Outcome, found: Evaluation) -> Table:
-    names = ["token_accuracy"] if outcome.single else ["token_accuracy", "sequence_accuracy"]
-    names = names[outcome.attachment is not None :]  # of trees it is the LAS below
-    if found.spans is not None:
-        names += ["span_precision", "span_recall", "span_f1"]
+    # Of trees the first is the LAS below.
+    names = [*metrics.ACCURACIES[outcome.attachment is not None : 2 - outcome.single]]
+    names += () if found.spans is None else metrics.SPAN_SCORES
     rows = []
     for name in names:
         shown = name.replace("_", " ").replace("f1", "F1")
