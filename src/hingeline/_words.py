@@ -58,10 +58,7 @@ def brief(value: float, digits: int = 3) -> str:
 
 def decimal(value: float, decimals: int) -> str:
     """A number with so many decimals and a proper minus sign; zero has no sign."""
-    shown = f"{value:,.{decimals}f}"
-    if float(shown.replace(",", "")) == 0.0:
-        shown = shown.lstrip("-")
-    return shown.replace("-", "−")
+    return f"{value:z,.{decimals}f}".replace("-", "−")
 
 
 def decimals_for(size: float, digits: int) -> int:

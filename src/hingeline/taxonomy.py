@@ -110,7 +110,13 @@ class Taxonomy:
                 below.setdefault(node, []).append(k)
         depths = {node: len(self.ancestors(node)) for node in below if node is not None}
         depths[None] = 0
-        worth = self._weigh_nodes(depths)
+        # What a node stands for: its depth, its own cost, or its height.
+        worth: Any = depths if self.cost == "distance" else self.cost
+        if self.cost == "height":
+            worth = {}
+            for label in self.parents:
+                for up, node in enumerate((*self.ancestors(label), None)):
+                    worth[node] = max(worth.get(node, 0), up)
         matrix = np.zeros((len(labels), len(labels)))
         for node in sorted(below, key=depths.__getitem__):
             rows = below[node]
@@ -124,18 +130,6 @@ class Taxonomy:
             matrix = own[:, None] + own - 2.0 * matrix
         np.fill_diagonal(matrix, 0.0)
         return matrix
-
-    def _weigh_nodes(self, depths: Mapping[Any, int]) -> Mapping[Any, Any]:
-        """What a node stands for as the lowest common ancestor: depth, height or its own cost."""
-        if self.cost == "distance":
-            return depths
-        if isinstance(self.cost, Mapping):
-            return self.cost
-        heights: dict[Any, int] = {}
-        for label in self.parents:
-            for up, node in enumerate((*self.ancestors(label), None)):
-                heights[node] = max(heights.get(node, 0), up)
-        return heights
 
     def __repr__(self) -> str:
         return f"Taxonomy({len(self._labels)} labels, cost={self.cost!r:.60})"

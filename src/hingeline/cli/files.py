@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from os.path import isfile
 from pathlib import Path
 from typing import Any
@@ -114,9 +115,8 @@ class Samples:
         return f"{count_of(self.n_sequences, 'sequence')}, {count_of(self.n_tokens, 'token')}"
 
 
-def load_model(path: Any) -> Any:
-    """The estimator in a model file; of a semi-supervised one its base, without rules."""
-    return load(path, object)
+#: The estimator in a model file; of a semi-supervised one its base, without rules.
+load_model = partial(load, expected=object)
 
 
 def holds_sets(model: Any) -> bool:

@@ -448,22 +448,16 @@ def learn_constraints(
             cost = -math.log(mean)
             found.append(change_rule(rule, weight=max(cost, 2.0 * cost - 1.0, 0.0)))
         elif isinstance(rule, base.CorpusConstraint) and len(X) >= FEWEST:
-            value, error = estimate_value(rule, X, Y)
+            # Its value and standard error; where sequences are many, blocks are left out.
+            n, value = min(len(X), MOST_BLOCKS), rule.value(X, Y)
+            kept = [[i for i in range(len(X)) if i % n != k] for k in range(n)]
+            without = [rule.value([X[i] for i in part], [Y[i] for i in part]) for part in kept]
+            error = math.sqrt((n - 1) * float(np.var(without)))
             low, high = max(value - 2.0 * error, 0.0), min(value + 2.0 * error, rule.top)
             weight = min(rule.weight, 0.5 / max((rule.scale * error) ** 2, 1e-12))
             bounds = {"equals": None, "at_least": low, "at_most": high}
             found.append(change_rule(rule, weight=weight, penalty="squared", **bounds))
     return found
-
-
-def estimate_value(
-    rule: base.CorpusConstraint, X: Sequence[Sequence[Any]], Y: Sequence[Sequence[Any]]
-) -> tuple[float, float]:
-    """What a constraint measures in labelled sequences, and its standard error."""
-    n = min(len(X), MOST_BLOCKS)  # where there are many, blocks are left out
-    kept = [[i for i in range(len(X)) if i % n != k] for k in range(n)]
-    without = [rule.value([X[i] for i in part], [Y[i] for i in part]) for part in kept]
-    return rule.value(X, Y), math.sqrt((n - 1) * float(np.var(without)))
 
 
 def change_rule(rule: Any, **values: Any) -> Any:

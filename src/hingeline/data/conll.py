@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from hingeline._checks import require
-from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
+from hingeline.data.text import File, atomic_text, open_text, shown
 from hingeline.features.tables import TableBuilder, TokenTable, default_names, sentence_offsets
 
 _DOCSTART = b"-DOCSTART-"
@@ -329,7 +329,12 @@ def read_conllu(source: File) -> ConlluDocument:
                         offsets.append(n_words + len(rows))
                     last = 0
                 elif not line.startswith(b"#"):
-                    _check_other(text, row, first + k)
+                    what = f"expected {_WIDTH} columns separated by tabs, found {len(row)}"
+                    what += "; write _ in columns without a value."
+                    text.require(len(row) == _WIDTH, what, first + k)
+                    what = f"{shown(row[0])} is not the number of a word, of a range (1-2) or of an"
+                    what += " empty node (8.1); correct the first column."
+                    text.require(_OTHER_ID.fullmatch(row[0]), what, first + k)
                 between.append(line)
             n_words += len(rows)
             builder.extend([[row[c] for row in rows] for c in range(1, _WIDTH)])
@@ -341,14 +346,6 @@ def read_conllu(source: File) -> ConlluDocument:
             offsets.append(n_words)
         table = builder.table(COLUMNS, offsets)
         return ConlluDocument(table, tuple(others), text.newline, text.bom, text.final_newline)
-
-
-def _check_other(text: TextSource, row: list[bytes], number: int) -> None:
-    """Refuse a line that is no word, no blank line and no comment, unless well formed."""
-    what = f"expected {_WIDTH} columns separated by tabs, found {len(row)}"
-    text.require(len(row) == _WIDTH, f"{what}; write _ in columns without a value.", number)
-    what = f"{shown(row[0])} is not the number of a word, of a range (1-2) or of an empty node"
-    text.require(_OTHER_ID.fullmatch(row[0]), f"{what} (8.1); correct the first column.", number)
 
 
 def write_conllu(target: File, document: ConlluDocument | TokenTable) -> None:

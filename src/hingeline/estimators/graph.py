@@ -27,6 +27,7 @@ from hingeline.structures.graph_blocks import GraphProblem
 #: The default for ``slack="max"`` where decoding all graphs once takes longer than so many seconds:
 #: visits of whole graphs are worth more than those of their factors while there are some of them.
 LOOPY_DEFAULT, CHEAP_SECONDS = "soft-bcfw", 1.0
+COUNTS = ("node_types", "edge_types", "edge_features")  # What a fitted model has ``n_…_`` of.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -602,30 +603,23 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         """
         found = self.predict(X)
         weights = checks.check_sample_weight(sample_weight, len(found))
-        truth = self._node_labels(X, y)
-        right = total = 0.0
-        for x, guess, own, weight in zip(X, found, truth, weights, strict=True):
-            # Not arrays: labels of different types must not become equal.
-            hits = np.array([a == b for a, b in zip(guess.tolist(), own, strict=True)], dtype=float)
-            known = np.array([self.void_label is None or b != self.void_label for b in own])
-            each = weight * known * x.node_weights
-            right += float(each @ hits)
-            total += float(each.sum())
-        checks.require(total > 0.0, "there is no node to judge by: all are void or weigh nothing.")
-        return right / total
+        truth = [label for own in self._node_labels(X, y) for label in own]
+        guess = [label for own in found for label in own.tolist()]
+        each = np.concatenate([w * x.node_weights for w, x in zip(weights, X, strict=True)])
+        each *= [self.void_label is None or label != self.void_label for label in truth]
+        checks.require(each.any(), "there is no node to judge by: all are void or weigh nothing.")
+        # Not arrays: labels of different types must not become equal.
+        right = [a == b for a, b in zip(guess, truth, strict=True)]
+        return float(np.average(right, weights=each))
 
     def _fitted_to_json(self, arrays: dict[str, Array]) -> dict[str, Any]:
         if hasattr(self, "edge_feature_scales_"):
             arrays["edge_feature_scales_"] = self.edge_feature_scales_
-        return {
-            "node_types": self.n_node_types_,
-            "edge_types": self.n_edge_types_,
-            "edge_features": self.n_edge_features_,
-            "factors": [[name, order] for name, order in self.factor_orders_.items()],
-        }
+        counts: dict[str, Any] = {name: getattr(self, f"n_{name}_") for name in COUNTS}
+        return counts | {"factors": [*map(list, self.factor_orders_.items())]}
 
     def _fitted_from_json(self, stored: dict[str, Any], arrays: dict[str, Array]) -> None:
-        counts = [stored[name] for name in ("node_types", "edge_types", "edge_features")]
+        counts = [stored[name] for name in COUNTS]
         orders = dict(stored["factors"])
         fine = all(type(n) is int and n >= 0 for n in (*counts, *orders.values()))
         fine = fine and min(counts[:2]) > 0 and max(orders.values(), default=0) <= 30

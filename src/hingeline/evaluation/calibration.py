@@ -1,8 +1,4 @@
-"""Probabilities that a chain's predictions are right, from margins and held-out data.
-
-A margin says by how much the prediction beats the best alternative, in the model's own units.
-What margin means which probability is learned on sequences that the model was not trained on.
-"""
+"""Probabilities that a chain's predictions are right, from margins and held-out data."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self

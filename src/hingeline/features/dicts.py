@@ -348,19 +348,13 @@ def _weight(name: str, value: Any) -> float:
     raise _BadToken(f"{what}: use a string, a number, a bool, a dict or a list of strings")
 
 
-def _check(token: Any) -> Any:
-    """A token as a dict or a collection of strings, or what is wrong with it."""
-    if isinstance(token, (str, bytes)):
-        return (token,)
-    if not isinstance(token, (dict, list, tuple, set, frozenset)):
-        what = f"is of type {type(token).__name__}: a token is a dict"
-        raise _BadToken(f"{what}, a list of strings or a string")
-    return token
-
-
 def attributes(token: Any) -> Iterator[tuple[str, float]]:
     """Attributes of a token and their weights, one by one, nested ones joined by ``:``."""
     if not isinstance(token, dict):
+        token = (token,) if isinstance(token, (str, bytes)) else token
+        what = f"is of type {type(token).__name__}: a token is a dict"
+        fine = isinstance(token, (list, tuple, set, frozenset))
+        require(fine, f"{what}, a list of strings or a string", _BadToken)
         for name in token:
             yield _text(name), 1.0
         return
@@ -420,9 +414,6 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         self.min_count = min_count
         self.dtype = dtype
 
-    def _learn(self, X: Any) -> SparseSequences:
-        return self._extend(X, {})
-
     def _count(self, X: Any) -> tuple[SparseSequences, Array]:
         self.vocabulary_: dict[str, int] = {}
         return self._encode(X, self.vocabulary_, grow=True, count=True)
@@ -439,9 +430,6 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         columns = np.where(often, np.cumsum(often) - 1, -1)
         return [columns[at] for at in places]
 
-    def _learn_more(self, X: Any) -> SparseSequences:
-        return self._extend(X, self.vocabulary_)
-
     def _look_up(self, X: Any) -> SparseSequences:
         return self._encode(X, self.vocabulary_)[0]
 
@@ -449,22 +437,39 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         self, X: Any, vocabulary: dict[str, int], grow: bool = False, count: bool = False
     ) -> tuple[SparseSequences, Array]:
         """Sentences as rows; how often attributes occur, if they are to be counted."""
+        require_type(is_list(X) and not isinstance(X, Mapping), "X", "a list of sentences", X)
         # Taken out meanwhile: another thread makes its own.
         atoms = _MET.pop(self, None)
         if atoms is None or not atoms.serves(vocabulary, grow):
             atoms = _Atoms(vocabulary)
-        (data, indices, lengths), offsets, seen = _encode(X, atoms, grow, count, self.dtype)
-        atoms.size = self.n_features_out_ = len(vocabulary)
+        lengths = list[int]()
+        seen = np.zeros(0, dtype=np.int64)
+        parts = [(np.empty(0, self.dtype), np.empty(0, np.int32), np.empty(0, np.int64))]
+        rest = iter(X)
+        while sentences := [*islice(rest, TOGETHER)]:
+            if {*map(type, sentences)} != {list}:
+                sentences = [_tokens(x, i) for i, x in enumerate(sentences, len(lengths))]
+            for columns, found, weights, counts in _read(sentences, len(lengths), atoms, grow):
+                if count and len(seen) < len(vocabulary):
+                    seen = np.append(seen, np.zeros(len(vocabulary), dtype=np.int64))
+                data, indices = np.empty(len(found)), np.empty(len(found), dtype=np.int32)
+                sizes = np.empty_like(counts)
+                n = lay_out_rows(columns, found, weights, counts, seen, indices, data, sizes)
+                parts.append((data[:n].astype(self.dtype), indices[:n].copy(), sizes))
+            lengths += map(len, sentences)
+        atoms.size = len(vocabulary)
         _MET[self] = atoms
+        data, indices, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
         kind = np.int32 if len(data) < 2**31 else np.int64
-        indptr = np.cumsum(np.append(0, lengths), dtype=kind)
+        indptr = np.cumsum(np.append(0, sizes), dtype=kind)
         arrays = data, indices.astype(kind, copy=False), indptr
-        matrix = sp.csr_matrix(arrays, shape=(len(lengths), len(vocabulary)))
+        matrix = sp.csr_matrix(arrays, shape=(len(sizes), len(vocabulary)))
         matrix.sum_duplicates()
-        return SparseSequences(matrix, offsets), seen
+        return SparseSequences(matrix, np.cumsum([0, *lengths])), seen[: len(vocabulary)]
 
-    def _extend(self, X: Any, vocabulary: dict[str, int]) -> SparseSequences:
+    def _learn(self, X: Any, more: bool) -> SparseSequences:
         """Encode sentences, and number attributes that are new behind those known."""
+        vocabulary = self.vocabulary_ if more else {}
         known = len(vocabulary)
         try:
             found, seen = self._encode(X, vocabulary, grow=True, count=self.min_count > 1)
@@ -481,8 +486,9 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
                     vocabulary[name] = len(vocabulary)
             found = renumber(found, np.where(often, np.cumsum(often) - 1, -1), len(vocabulary))
         self.vocabulary_ = vocabulary
-        self.n_features_out_ = len(vocabulary)
         return found
+
+    n_features_out_ = property(lambda self: len(self.vocabulary_))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """The attributes, in the order of their columns; ``input_features`` is ignored."""
@@ -494,8 +500,7 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What was learned, as metadata that JSON can hold, and arrays."""
         check_is_fitted(self, "vocabulary_")
-        names, ends = pack_strings(list(self.vocabulary_))
-        return {}, {"attributes": names, "attributes_ends": ends}
+        return {}, pack_strings("attributes", list(self.vocabulary_))
 
     def restore(self, meta: Any, arrays: Any) -> Self:
         """Know what :meth:`to_state` gave; ``ValueError`` if that is inconsistent."""
@@ -515,7 +520,6 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         self.vocabulary_ = {name: k for k, name in enumerate(names)}
         fine = len(self.vocabulary_) == len(names)
         require(fine, "the encoder has an attribute twice: give each once.")
-        self.n_features_out_ = len(names)
         return self
 
 
@@ -523,35 +527,6 @@ def _shorten(vocabulary: dict[str, int], count: int) -> None:
     """Forget the attributes learned last, until so many are left."""
     while len(vocabulary) > count:
         vocabulary.popitem()
-
-
-def _encode(X: Any, atoms: _Atoms, grow: bool, count: bool, dtype: Any) -> tuple[Any, Array, Array]:
-    """Values, columns and lengths of rows; cuts of sentences; how often attributes occur."""
-    require_type(is_list(X) and not isinstance(X, Mapping), "X", "a list of sentences", X)
-    lengths = list[int]()
-    pieces: list[tuple[Array, ...]] = []
-    seen = np.zeros(0, dtype=np.int64)
-    rest = iter(X)
-    while sentences := [*islice(rest, TOGETHER)]:
-        if {*map(type, sentences)} != {list}:
-            sentences = [_tokens(x, i) for i, x in enumerate(sentences, len(lengths))]
-        for piece in _read(sentences, len(lengths), atoms, grow):
-            if count and len(seen) < len(atoms.vocabulary):
-                seen = np.append(seen, np.zeros(len(atoms.vocabulary), dtype=np.int64))
-            pieces.append(_lay_out(seen, dtype, piece))
-        lengths += map(len, sentences)
-    empty = (np.empty(0, dtype), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64))
-    rows = [np.concatenate(part) for part in zip(empty, *pieces, strict=True)]
-    return rows, np.cumsum([0, *lengths]), seen[: len(atoms.vocabulary)]
-
-
-def _lay_out(seen: Array, dtype: Any, piece: tuple[Array, ...]) -> tuple[Array, ...]:
-    """Values, columns and lengths of the rows of a piece."""
-    columns, atoms, weights, counts = piece
-    data, indices = np.empty(len(atoms)), np.empty(len(atoms), dtype=np.int32)
-    lengths = np.empty_like(counts)
-    n = lay_out_rows(columns, atoms, weights, counts, seen, indices, data, lengths)
-    return data[:n].astype(dtype), indices[:n].copy(), lengths
 
 
 def _tokens(sentence: Any, i: int) -> list[Any]:
@@ -580,7 +555,7 @@ def _read(
         for token in sentences[i][t : t + run]:
             before = len(found)
             try:
-                found.extend(attributes(_check(token)))
+                found.extend(attributes(token))
             except _BadToken as error:
                 raise TypeError(f"token {t + len(counts)} of X[{first + i}] {error}.") from None
             counts.append(len(found) - before)

@@ -365,9 +365,9 @@ class Encoder(  # type: ignore[call-arg]
 ):
     """Sentences to sparse tokens, by features that are learned from sentences.
 
-    A subclass has the parameters ``min_count`` and ``dtype``, and ``_learn``, ``_look_up`` and
-    ``_learn_more``, which take sentences and return them encoded; ``to_state`` says what it has
-    learned, for ``restore`` of one with the same parameters.
+    A subclass has the parameters ``min_count`` and ``dtype``, and ``_learn`` and ``_look_up``,
+    which take sentences and return them encoded; ``_learn`` anew or, as its second argument says,
+    more. ``to_state`` says what it has learned, for ``restore`` of one with the same parameters.
     """
 
     def fit(self, X: Any, y: Any = None) -> Any:
@@ -378,7 +378,7 @@ class Encoder(  # type: ignore[call-arg]
     def fit_transform(self, X: Any, y: Any = None) -> SparseSequences:
         """Learn the features of sentences and encode them in the same pass; see :meth:`fit`."""
         self._check_parameters()
-        return self._learn(X)
+        return self._learn(X, False)
 
     def transform(self, X: Any) -> SparseSequences:
         """Encode sentences by the features known; others are left out."""
@@ -393,7 +393,7 @@ class Encoder(  # type: ignore[call-arg]
         """
         if not hasattr(self, "n_features_out_"):
             return self.fit_transform(X)
-        return self._learn_more(X)
+        return self._learn(X, True)
 
     def count(self, X: Any) -> tuple[Self, SparseSequences, Array]:
         """Learn the features of one block of data, however rare, for :func:`merge_encoders`.
@@ -548,10 +548,10 @@ class PerToken(  # type: ignore[call-arg]
         return np.asarray(self.transformer_.get_feature_names_out(input_features), dtype=object)
 
 
-def pack_strings(texts: Sequence[str]) -> tuple[Array, Array]:
-    """Texts as UTF-8 bytes in one array, and the end of each."""
+def pack_strings(name: str, texts: Sequence[str]) -> dict[str, Array]:
+    """Texts as UTF-8 bytes in one array ``name``, and the end of each in ``name_ends``."""
     try:
-        return pack_texts(texts, "strict")
+        return dict(zip((name, f"{name}_ends"), pack_texts(texts, "strict"), strict=True))
     except UnicodeEncodeError as error:
         what = f"the value {error.object!r} is not valid Unicode"
         raise ValueError(f"{what} and cannot be stored.") from None
@@ -576,7 +576,7 @@ def get_ends(arrays: Mapping[str, Any], name: str, total: int) -> Array:
 
 
 def get_strings(arrays: Mapping[str, Any], name: str) -> list[str]:
-    """Texts stored as ``name`` (bytes) and ``name_ends``."""
+    """The texts that :func:`pack_strings` packed."""
     data = get_array(arrays, name, np.uint8)
     ends = get_ends(arrays, f"{name}_ends", len(data))
     try:

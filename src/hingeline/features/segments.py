@@ -215,11 +215,10 @@ class SegmentTemplates(BaseEstimator):
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What was learned, as metadata that JSON can hold, and arrays."""
         check_is_fitted(self, "n_features_out_")
-        texts, ends = pack_strings([f"{template}\t{text}" for template, text, _ in self._entries])
-        names, name_ends = pack_strings(self._names)
+        texts = [f"{template}\t{text}" for template, text, _ in self._entries]
         features = np.array([feature for *_, feature in self._entries], dtype=np.int64)
-        arrays = {"texts": texts, "texts_ends": ends, "features": features}
-        return {}, {**arrays, "names": names, "names_ends": name_ends}
+        arrays = pack_strings("texts", texts) | {"features": features}
+        return {}, arrays | pack_strings("names", self._names)
 
     def restore(self, meta: Any, arrays: Any) -> Self:
         """Know what :meth:`to_state` gave; ``ValueError`` if that is inconsistent."""

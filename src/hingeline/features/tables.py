@@ -123,36 +123,6 @@ class SparseSequences(_Cut):
         return SparseSequences(self.matrix[rows], offsets)
 
 
-def sequences_from_columns(
-    columns: Array, offsets: Array, n_features: int, dtype: Any, tidy: bool
-) -> SparseSequences:
-    """Sequences whose tokens have a one in each of their columns.
-
-    ``columns`` is (entries per token, tokens), −1 for no entry. If they are ``tidy``, those of each
-    token rise; otherwise they are sorted, and repeated ones added up.
-    """
-    per_token, n_tokens = columns.shape
-    index_dtype = np.int32 if columns.size < 2**31 else np.int64
-    missing = columns < 0
-    if missing.any():
-        counts = per_token - missing.sum(axis=0, dtype=index_dtype)
-        indptr = np.zeros(n_tokens + 1, dtype=index_dtype)
-        np.cumsum(counts, out=indptr[1:])
-        indices = columns.T.ravel()
-        indices = indices[indices >= 0]
-    else:
-        indptr = np.arange(n_tokens + 1, dtype=index_dtype) * per_token
-        indices = columns.T.ravel()
-    matrix = sp.csr_matrix(
-        (np.ones(len(indices), dtype=dtype), indices, indptr), shape=(n_tokens, n_features)
-    )
-    if tidy:
-        matrix.has_canonical_format = True
-    else:
-        matrix.sum_duplicates()
-    return SparseSequences(matrix, offsets)
-
-
 def renumber(X: Any, columns: Array, n_columns: int) -> Any:
     """Sparse tokens with other columns, rising in each row.
 
@@ -514,16 +484,15 @@ def scale_columns(model: Any, X: Any, weights: Array | None = None) -> Any:
 
 def measure_columns(X: Array, weights: Array | None = None) -> tuple[Array, ...]:
     """Means and deviations of columns, the share that is not 0, the largest size and the least."""
-    if weights is not None and (weights != weights[0]).any():
-        share = weights / weights.sum()
-        with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
+        if weights is not None and (weights != weights[0]).any():
+            share = weights / weights.sum()
             means = np.einsum("i,ij->j", share, X)  # the same sum for any number of threads
             sizes = np.sqrt(np.einsum("i,ij->j", share, np.square(X - means)))
-        filled = np.einsum("i,ij->j", share, X != 0.0)
-        return means, sizes, filled, abs(X).max(axis=0), X.min(axis=0)
-    with np.errstate(over="ignore", invalid="ignore"):  # too large: refused later
-        means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-    filled = np.count_nonzero(X, axis=0) / len(X)
+            filled = np.einsum("i,ij->j", share, X != 0.0)
+        else:
+            means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+            filled = np.count_nonzero(X, axis=0) / len(X)
     return means, sizes, filled, abs(X).max(axis=0), X.min(axis=0)
 
 

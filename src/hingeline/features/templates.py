@@ -14,11 +14,12 @@ from itertools import chain, groupby
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, is_list, require, require_type, retell, whole_number
 from hingeline.features.input import Encoder, get_meta
-from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
+from hingeline.features.tables import SparseSequences, TokenTable
 from hingeline.features.vocabulary import Hasher, Vocabulary
 
 Value = str | None
@@ -397,23 +398,22 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
     hash_bits: int | None = None
     dtype: Any = np.float32
 
-    def _learn(self, X: Any) -> SparseSequences:
+    def _learn(self, X: Any, more: bool) -> SparseSequences:
+        if more:
+            table = self._known_columns(X)
+            return self._sequences(self._encoding.learn_more(table, int(self.min_count)), table)
         table = as_table(X)
         default = isinstance(self.templates, str) and self.templates == "default"
         texts = default_templates(len(table.names)) if default else self.templates
         self._set_up(texts, table.names)
-        columns = self._encoding.learn(table, int(self.min_count))
-        if isinstance(self._encoding, Hasher):
-            self.hash_collisions_ = self._encoding.collisions
-        return self._sequences(columns, table)
-
-    def _learn_more(self, X: Any) -> SparseSequences:
-        table = self._known_columns(X)
-        return self._sequences(self._encoding.learn_more(table, int(self.min_count)), table)
+        return self._sequences(self._encoding.learn(table, int(self.min_count)), table)
 
     def _look_up(self, X: Any) -> SparseSequences:
         table = self._known_columns(X)
         return self._sequences(self._encoding.look_up(table), table)
+
+    n_features_out_ = property(lambda self: self._encoding.n_features)
+    hash_collisions_ = property(lambda self: self._encoding.collisions)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Names such as ``"word[-1]=the"``; numbers if they are hashed. The argument is ignored."""
@@ -438,9 +438,20 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         return parsed
 
     def _sequences(self, columns: Array, table: TokenTable) -> SparseSequences:
-        self.n_features_out_ = width = self._encoding.n_features
-        dtype, tidy = np.dtype(self.dtype), self._encoding.tidy
-        return sequences_from_columns(columns, table.offsets, width, dtype, tidy)
+        """Tokens that have a one in each of their columns (templates, tokens), −1 for none."""
+        kind = np.int32 if columns.size < 2**31 else np.int64
+        indices, missing = columns.T.ravel(), columns < 0
+        indptr: Array = np.arange(table.n_tokens + 1, dtype=kind) * len(columns)
+        if missing.any():
+            indices = indices[indices >= 0]
+            indptr[1:] -= np.cumsum(missing.sum(axis=0, dtype=kind))
+        parts = np.ones(len(indices), dtype=np.dtype(self.dtype)), indices, indptr
+        matrix = sp.csr_matrix(parts, shape=(table.n_tokens, self.n_features_out_))
+        if self._encoding.tidy:
+            matrix.has_canonical_format = True
+        else:
+            matrix.sum_duplicates()
+        return SparseSequences(matrix, table.offsets)
 
     def _known_columns(self, X: Any) -> TokenTable:
         table = as_table(X)
@@ -466,9 +477,9 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         nothing = isinstance(X, (list, tuple)) and not X
         table = TokenTable.from_sentences([]) if nothing else as_table(X, empty=True)
         if table.n_tokens:
-            found = self._learn(table)
+            found = self._learn(table, False)
         else:  # which columns there are, and so which templates, other blocks know
-            self.templates_, self.column_names_, self.hash_collisions_ = [], (), 0
+            self.templates_, self.column_names_ = [], ()
             bits = self.hash_bits
             self._encoding = Vocabulary([]) if bits is None else Hasher([], int(bits))
             found = self._sequences(np.empty((0, 0), dtype=np.int32), table)
@@ -485,14 +496,13 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         parsed = self._set_up(encoders[first]._resolved, columns)
         if isinstance(self._encoding, Hasher):
             # Features of two blocks may collide, too: there are at least as many.
-            self.hash_collisions_ = max(encoder.hash_collisions_ for encoder in encoders)
+            self._encoding.collisions = max(encoder.hash_collisions_ for encoder in encoders)
             found = [np.arange(self._encoding.n_features)] * len(encoders)
         else:
             nothing = Vocabulary(parsed)
             nothing.open_numberings()
             blocks: list[Any] = [e._encoding if e.column_names_ else nothing for e in encoders]
             found = self._encoding.merge(blocks, counts, int(self.min_count))
-        self.n_features_out_ = self._encoding.n_features
         return found
 
     def _check_parameters(self) -> None:
@@ -524,11 +534,10 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         with retell("the encoder's metadata are not valid: ", "", TypeError):
             parsed = self._set_up(texts, tuple(names))
         if isinstance(self._encoding, Hasher):
-            self.hash_collisions_ = get_meta(meta, "hash_collisions", int, "a number")
+            self._encoding.collisions = get_meta(meta, "hash_collisions", int, "a number")
         else:
             grown = get_meta(meta, "grown", bool, "true or false")
             self._encoding = Vocabulary.from_arrays(parsed, arrays, grown)
-        self.n_features_out_ = self._encoding.n_features
         return self
 
 

@@ -419,11 +419,9 @@ class Vocabulary(Layout):
         if self.grown:
             self._recode()
         items = [numbering.items() for group in self.groups for numbering in group.numberings]
-        values, ends = pack_strings([v for source in self.sources for v in source.codes])
         columns = [group.numberings[-1].items()[1] for group in self.groups]
         return {
-            "values": values,
-            "values_ends": ends,
+            **pack_strings("values", [v for source in self.sources for v in source.codes]),
             "source_ends": np.cumsum([len(s.codes) for s in self.sources], dtype=np.int64),
             "keys": np.concatenate([keys for keys, _ in items]),
             "key_ends": np.cumsum([len(keys) for keys, _ in items], dtype=np.int64),

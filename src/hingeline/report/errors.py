@@ -109,30 +109,23 @@ def find_span_errors(
     pairs: LabelPairs, scheme: str | None, mode: str = "default"
 ) -> list[tuple[int, str]]:
     """(sequence, kind) of every true and predicted span that is not right."""
-    sides = [
-        span_arrays(pairs.labels, side, pairs.offsets, scheme, mode)[1:]
-        for side in (pairs.true, pairs.predicted)
-    ]
-    at = np.full((2, len(pairs.true)), -1)  # the span that a token is in
-    for row, (_, first, stop) in zip(at, sides, strict=True):
-        for k, (lo, hi) in enumerate(zip(first.tolist(), stop.tolist(), strict=True)):
-            row[lo:hi] = k
-    meet = np.unique(at[:, (at >= 0).all(axis=0)], axis=1)
-    starts, kinds = [], []
-    for name, own, (_, first, _) in zip(("missed", "extra"), meet, sides, strict=True):
-        alone = np.setdiff1d(np.arange(len(first)), own)
-        starts.append(first[alone])
-        kinds += [name] * len(alone)
-    (type_a, first_a, stop_a), (type_b, first_b, stop_b) = (
-        [column[own] for column in side] for side, own in zip(sides, meet, strict=True)
-    )
-    ends = (first_a == first_b) & (stop_a == stop_b)
-    wrong = ~ends | (type_a != type_b)
-    starts.append(first_a[wrong])
-    columns = (ends[wrong].tolist(), (type_a == type_b)[wrong].tolist())
-    kinds += ["type" if e else "ends" if t else "both" for e, t in zip(*columns, strict=True)]
-    owner = np.searchsorted(pairs.offsets, np.concatenate(starts), side="right") - 1
-    return list(zip(owner.tolist(), kinds, strict=True))
+    sides, at = [], []  # spans as (type, first, stop), and the one that a token is in
+    for side in (pairs.true, pairs.predicted):
+        columns = span_arrays(pairs.labels, side, pairs.offsets, scheme, mode)[1:]
+        sides.append([*zip(*(column.tolist() for column in columns), strict=True)])
+        at.append({t: k for k, (_, lo, hi) in enumerate(sides[-1]) for t in range(lo, hi)})
+    meet = sorted({(at[0][t], at[1][t]) for t in at[0].keys() & at[1].keys()})
+    found = []  # first token and kind
+    for own, name in enumerate(("missed", "extra")):
+        met = {pair[own] for pair in meet}
+        found += [(first, name) for k, (_, first, _) in enumerate(sides[own]) if k not in met]
+    for a, b in meet:
+        (kind, *ends), (other, *others) = sides[0][a], sides[1][b]
+        if kind != other or ends != others:
+            name = "type" if ends == others else "ends" if kind == other else "both"
+            found.append((ends[0], name))
+    owner = np.searchsorted(pairs.offsets, [first for first, _ in found], side="right") - 1
+    return [(i, name) for i, (_, name) in zip(owner.tolist(), found, strict=True)]
 
 
 def choose_errors(outcome: Outcome, found: Filter, n: int) -> tuple[list[int], list[int]]:

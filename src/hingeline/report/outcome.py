@@ -88,7 +88,10 @@ def compare(
     attachment = None
     if trees:
         attachment = metrics.attachment_scores(y_true, y_pred)
-        y_true, y_pred = _mark_heads(y_true, y_pred)
+        # Where the head is wrong, the predicted relation says so.
+        both = [zip(*own, strict=True) for own in zip(y_true, y_pred, strict=True)]
+        y_true = [[str(relation) for _, relation in tree] for tree in y_true]
+        y_pred = [[f"{b}{', wrong head' * (h != k)}" for (h, _), (k, b) in own] for own in both]
     pairs = pair_labels(y_true, y_pred)
     if trees or segments:  # how many labels are wrong
         losses = np.subtract(np.diff(pairs.offsets), pairs.count_right(), dtype=float)
@@ -99,16 +102,6 @@ def compare(
         if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
             losses = np.minimum(losses, cost[0, 0])
     return replace(_finish(pairs, losses, evaluation, single, tokens, part), attachment=attachment)
-
-
-def _mark_heads(y_true: Any, y_pred: Any) -> list[list[list[str]]]:
-    """Relations of words; where the head is wrong, the predicted one says so."""
-    sides: list[list[list[str]]] = [[], []]
-    for true, found in zip(y_true, y_pred, strict=True):
-        pairs = [*zip(true, found, strict=True)]
-        sides[0].append([str(relation) for (_, relation), _ in pairs])
-        sides[1].append([f"{b}{', wrong head' * (h != k)}" for (h, _), (k, b) in pairs])
-    return sides
 
 
 def _drop_void(void: Any, y_true: Any, y_pred: Any, tokens: Any) -> tuple[Any, ...]:
@@ -338,10 +331,9 @@ def _describe_data(outcome: Outcome, found: Evaluation) -> str:
 
 
 def _summary(outcome: Outcome, found: Evaluation) -> Table:
-    names = ["token_accuracy"] if outcome.single else ["token_accuracy", "sequence_accuracy"]
-    names = names[outcome.attachment is not None :]  # of trees it is the LAS below
-    if found.spans is not None:
-        names += ["span_precision", "span_recall", "span_f1"]
+    # Of trees the first is the LAS below.
+    names = [*metrics.ACCURACIES[outcome.attachment is not None : 2 - outcome.single]]
+    names += () if found.spans is None else metrics.SPAN_SCORES
     rows = []
     for name in names:
         shown = name.replace("_", " ").replace("f1", "F1")
@@ -419,8 +411,5 @@ def _confusion(found: Evaluation, links: Mapping[str, str]) -> sections.Matrix:
 
 def merge_labels(confusion: Array, kept: Array) -> Array:
     """A confusion matrix of the labels kept, with all others as one last label."""
-    number = np.full(len(confusion), len(kept))
-    number[kept] = np.arange(len(kept))
-    out = np.zeros((len(kept) + 1, len(kept) + 1), dtype=np.int64)
-    np.add.at(out, (number[:, None], number[None, :]), confusion)
-    return out
+    rows = np.vstack([confusion[kept], np.delete(confusion, kept, axis=0).sum(axis=0)])
+    return np.column_stack([rows[:, kept], np.delete(rows, kept, axis=1).sum(axis=1)])

@@ -1,13 +1,9 @@
 """Deterministic annealing: labels and weights in turn, unlabelled sequences ever dearer.
 
-The problem of P. Balamurugan, S. Shevade, S. Sellamanickam, *Large Margin Semi-supervised
-Structured Output Learning*, (5), over weights w and labels y* of the unlabelled sequences::
-
-    P(w, y*) = ½‖w‖² + C_l/l Σ_i slack_i(w) + C_u/u Σ_j slack_j(w, y*_j) + penalty(y*)
-
-is not convex. Algorithm 1 begins with the labelled sequences alone and raises C_u step by step; at
-each it alternates between labels for fixed w and the convex problem in w for fixed labels, until
-the labels settle. Only that convex problem has a dual and a certificate; the whole has none.
+The problem of :class:`hingeline.SemiSupervisedSSVM`, (5) of the paper named there, is not convex.
+Algorithm 1 begins with the labelled sequences alone and raises C_u step by step; at each it
+alternates between labels for fixed w and the convex problem in w for fixed labels, until the labels
+settle. Only that convex problem has a dual and a certificate; the whole has none.
 
 Labels y* are those of the highest score minus penalty (:class:`ConstrainedLabels`) or, as printed,
 such as :func:`switch_labels` reaches. Where constraints have learned weights, these are in units
@@ -69,6 +65,8 @@ class AnnealingStep(NamedTuple):
     time: float = 0.0  # seconds
 
 
+#: A step before anything is measured.
+SUPERVISED = AnnealingStep(0.0, math.nan, math.nan, math.nan, math.nan)
 #: The table that ``verbose=1`` prints, a row for every step.
 _HEADINGS = ("C_u", "objective", "violations", "dev", "seconds", "penalty", "switches", "rounds")
 _ROW = "{:>8}  {:>11}  {:>11}  {:>8}  {:>7}  {:>11}  {:>8}  {:>6}  {}"
@@ -460,7 +458,7 @@ class Annealing:
         path = Rounds(AnnealingStep, self.data.model, self.dev)
         result = self._solve(0.0, NO_LABELS, WAY_TOL if len(schedule) else 0.0)
         path.interrupted = result.stop_reason == "interrupted"
-        self._record(path, 0, result, self._predict(result.weights), (0.0, 0, 0, True))
+        self._record(path, 0, result, self._predict(result.weights), SUPERVISED)
         finished: set[int] = set()
         try:
             for C_u in schedule:
@@ -476,8 +474,7 @@ class Annealing:
                 result = self._solve(step.C_u, labels)
                 path.interrupted = result.stop_reason == "interrupted"
                 if not path.interrupted:
-                    counts = (step.C_u, step.switches, step.alternations, step.settled)
-                    self._record(path, chosen, result, labels, counts)
+                    self._record(path, chosen, result, labels, step)
         except KeyboardInterrupt:  # between two solves
             path.interrupted = True
         return path, choose(path.steps)
@@ -507,9 +504,8 @@ class Annealing:
             if result.stop_reason == "interrupted":
                 path.interrupted = True
                 return
-        labels = problem.labels[at:].copy()
-        counts = (C_u, switches, rounds, settled)
-        self._record(path, len(path.steps), result, labels, counts)
+        step = SUPERVISED._replace(C_u=C_u, switches=switches, alternations=rounds, settled=settled)
+        self._record(path, len(path.steps), result, problem.labels[at:].copy(), step)
 
     def _match(self, weights: Array, C_u: float) -> tuple[Array, int]:
         """Labels of the unlabelled tokens for these weights, and how many were switched."""
@@ -530,10 +526,9 @@ class Annealing:
         asked = {name: getattr(settings, name) for name in ("order", "max_switches", "max_sweeps")}
         return switch_labels(*known, labels, **asked, rng=self.rng)
 
-    def _record(self, path: Rounds, at: int, result: Result, labels: Array, counts: Any) -> None:
-        """Note step number ``at``: C_u, switches, alternations and whether the labels settled."""
-        C_u, switches, rounds, settled = counts
-        again = at < len(path.steps)
+    def _record(self, path: Rounds, at: int, result: Result, labels: Array, step: Any) -> None:
+        """Note a step as number ``at``: with its objective and what plain predictions say of it."""
+        again, C_u, rounds = at < len(path.steps), step.C_u, step.alternations
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
         w = result.weights
         slack = measure_slacks(problem, n if C_u > 0.0 else first, w, self.workers)
@@ -547,7 +542,7 @@ class Annealing:
         self._plain[at : at + 1] = [plain]
         objective = norm + labelled + unlabelled + (penalty if rounds else 0.0)
         found = (C_u, objective, norm, labelled, unlabelled, penalty, result.gap)
-        row = dict(zip(AnnealingStep._fields, (*found, *counts[1:]), strict=False))
+        row = step._asdict() | dict(zip(AnnealingStep._fields, found, strict=False))
         row["violations"] = self._counted.total(plain)
         row["agreement"] = float(np.mean(labels == plain)) if len(labels) else math.nan
         row["stability"] = float(np.mean(self._plain[at - 1] == plain)) if at else math.nan
@@ -557,8 +552,8 @@ class Annealing:
                 print(_ROW.format(*_HEADINGS, "").rstrip(), file=sys.stderr)
             numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]
             dev = "" if math.isnan(step.dev_score) else f"{100 * step.dev_score:.2f} %"
-            paid, remark = f"{penalty:.6g}" if rounds else "", "" if settled else "not settled"
-            counts = (paid, switches, rounds, remark)
+            paid, remark = f"{penalty:.6g}" if rounds else "", "" if step.settled else "not settled"
+            counts = (paid, step.switches, rounds, remark)
             print(_ROW.format(*numbers, dev, f"{step.time:.1f}", *counts).rstrip(), file=sys.stderr)
 
     def _predict(self, weights: Array) -> Array:

@@ -237,6 +237,8 @@ def label_under(
 ) -> list[Array]:
     """Labels of the highest score minus penalty; see :meth:`SemiSupervisedSSVM.predict`."""
     rules, nothing = [r for r in rules if isinstance(r, InstanceConstraint)], model.classes_[:0]
+    if not rules:
+        return model.predict(X, lengths, allowed)
 
     def again(X: Any, *own: Any) -> list[Array]:
         return label_under(model, rules, X, None, *own)
@@ -442,10 +444,6 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             raise ValueError("a model file holds the weights of the chosen step only: fit anew.")
         return [self.base_.with_weights(weights) for weights in self.step_weights_]
 
-    def _rules(self) -> list[Any]:
-        """The constraints that count in prediction."""
-        return [rule for rule in self.constraints_ if isinstance(rule, InstanceConstraint)]
-
     def predict(
         self,
         X: Any,
@@ -468,12 +466,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         words : list of lists of str, optional; what constraints see, as for :meth:`fit`
         """
         check_is_fitted(self, "base_")
-        rules = self._rules()
         if constrained is None:
             blind = words is None and self._words_given
             constrained = self.weights == "learned" and not blind
-        if not (rules and constrained):
-            return self.base_.predict(X, lengths, allowed)
+        rules = self.constraints_ if constrained else []
         return label_under(self.base_, rules, X, lengths, allowed, words)
 
     def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
@@ -485,7 +481,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         constraints that are Python functions (a warning names them).
         """
         check_is_fitted(self, "base_")
-        rules = [(rule, write_rule(rule)) for rule in self._rules()]
+        known = (rule for rule in self.constraints_ if isinstance(rule, InstanceConstraint))
+        rules = [(rule, write_rule(rule)) for rule in known]
         for rule, plain in rules:
             if not plain:
                 warn(f"{path} holds no functions, and so not the constraint {rule.title!r}.")
