@@ -548,10 +548,11 @@ class Layout(dict[str, Block]):
         return weights
 
 
-def stack_blocks(rows: Mapping[str, int], columns: int, stride: int) -> Layout:
-    """Blocks of so many rows below each other, all of the same columns."""
-    layout, at = Layout(), 0
+def stack_blocks(
+    rows: Mapping[str, int], columns: int, stride: int, before: Layout | None = None
+) -> Layout:
+    """Blocks of so many rows below each other, all of the same columns, and below those before."""
+    layout = Layout(before or {})
     for name, count in rows.items():
-        layout[name] = Block(at, count, columns, stride)
-        at = layout[name].stop
+        layout[name] = Block(layout.size, count, columns, stride)
     return layout

@@ -27,8 +27,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import Array
-from hingeline._jit import finite_helper, kernel
-from hingeline._simd import aligned_zeros, rows_add, rows_dot
+from hingeline._jit import kernel
+from hingeline._simd import aligned_zeros, row_add, row_dot, rows_add, rows_dot
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import DualMemory
@@ -41,32 +41,6 @@ SKIP = 0.3  # Labels whose gap is below this share of the mean are left out of a
 STAGE_FACTOR = 8.0  # Between two stages of C; a power of two keeps multipliers at their bounds.
 NEWTON_FEATURES = 1000  # Newton steps are taken with so many features at most.
 ROOT_2 = math.sqrt(2.0)
-
-
-@finite_helper
-def row_dot(indptr: Array, indices: Array, values: Array, i: int, u: Array) -> float:
-    """``u·x_i``."""
-    lo, hi = indptr[i], indptr[i + 1]
-    total = 0.0
-    if hi - lo == u.shape[0]:
-        for p in range(hi - lo):
-            total += values[lo + p] * u[p]
-    else:
-        for p in range(lo, hi):
-            total += values[p] * u[indices[p]]
-    return total
-
-
-@finite_helper
-def row_add(indptr: Array, indices: Array, values: Array, i: int, step: float, u: Array) -> None:
-    """``u += step·x_i``."""
-    lo, hi = indptr[i], indptr[i + 1]
-    if hi - lo == u.shape[0]:
-        for p in range(hi - lo):
-            u[p] += step * values[lo + p]
-    else:
-        for p in range(lo, hi):
-            u[indices[p]] += step * values[p]
 
 
 class Tables(NamedTuple):

@@ -33,7 +33,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper
 from hingeline._simd import rows_add, rows_dot
-from hingeline.core.primitives import Block, Compiled, Layout, pad_row, stack_blocks
+from hingeline.core.primitives import Compiled, Layout, pad_row, stack_blocks
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Topologies, Topology
 from hingeline.inference.map import ENUMERATION, MAX_PRODUCT, Oracle, make_oracle
@@ -84,10 +84,8 @@ def layout(n_features: int, n_columns: int, tables: Mapping[str, tuple[int, int]
     The columns of the unary weights are the states of all unary templates, one after the other.
     """
     found = stack_blocks({"unary": n_features}, n_columns, pad_row(n_columns))
-    at = found.size
     for name, (rows, states) in tables.items():
-        found[name] = Block(at, rows, states, states)
-        at = found[name].stop
+        found = stack_blocks({name: rows}, states, states, found)
     return found
 
 

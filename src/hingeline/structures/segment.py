@@ -26,7 +26,6 @@ from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, kernel
 from hingeline._simd import list_some, rows_add, rows_dot
 from hingeline.core.primitives import (
-    Block,
     Compiled,
     Layout,
     lay_out_tokens,
@@ -104,10 +103,7 @@ def layout(
         "transition": n_labels,
         **({"start": 1, "end": 1} if boundary else {}),
     }
-    at = found.size
-    for name, block in stack_blocks(tail, n_labels, pad_row(n_labels)).items():
-        found[name] = Block(at + block.start, *block[1:])
-    return found
+    return stack_blocks(tail, n_labels, pad_row(n_labels), found)
 
 
 def layout_of(problem: SegmentProblem) -> Layout:
