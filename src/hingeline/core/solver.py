@@ -69,6 +69,19 @@ class CertifiedSolver(ABC):
     goes_on: ClassVar[str] = "fit again with warm_start=True to go on"  # after an interruption
     polishes = False  # whether the loop may try to better the weights of a run by rounding
     streaming = False  # the average goes on from one call to the next
+
+    # Where every run begins.
+    settled = ""  # why no further pass is asked for, by a rule of the solver's own
+    satisfied = False  # the run ends by that rule
+    restricted = False  # primal values are those over the planes found, not over all
+    hard = False
+    good_primal = -math.inf  # ends the run: no need to look for a better one
+    clock = oracle_calls = 0
+    visits = 0.0  # since the average was started
+    _certificates, _average_leads, _stretch = 0, True, 1.0
+    _best: Array | None = None
+    _best_primal = math.inf
+
     #: What :mod:`hingeline.core.loop` keeps of the state.
     saved_numbers: ClassVar[tuple[str, ...]] = (
         *("clock", "oracle_calls", "satisfied", "_stretch", "_best_primal"),
@@ -89,21 +102,12 @@ class CertifiedSolver(ABC):
         self.options: Any = self.Options(**(options or {}))
         self.rng = np.random.default_rng(seed)
         self.exact, self.bounded = compiled.exact, compiled.bounded
-        self.settled = ""  # why no further pass is asked for, by a rule of the solver's own
-        self.satisfied = False  # the run ends by that rule
-        self.restricted = False  # primal values are those over the planes found, not over all
         self.ridged = bool(form.ridge.any())
         self.hard = not self.ridged and bool(np.isinf(form.cap).any())
         self.active = np.flatnonzero(form.cap > 0.0)
         self.w = aligned_zeros(compiled.n_weights)
         self.violation, self.gaps = np.zeros(compiled.n), np.zeros(compiled.n)
-        self.clock = self.oracle_calls = 0
         self.stages: list[float] = []  # factors on the caps in the first sweeps; then 1
-        self.good_primal = -math.inf  # ends the run: no need to look for a better one
-        self.visits = 0.0  # since the average was started
-        self._certificates, self._average_leads, self._stretch = 0, True, 1.0
-        self._best: Array | None = None
-        self._best_primal = math.inf
         self._begin(start)
 
     def _begin(self, start: Any) -> None:
@@ -387,7 +391,7 @@ def carry_over(before: Formulation, form: Formulation, masses: Array, counts: Ar
     cap = form.cap[: len(before.cap)]
     finite = np.isfinite(cap) & np.isfinite(before.cap) & (before.cap > 0)
     scale = np.ones(len(form.cap))
-    scale[: len(cap)] = np.where(finite, cap / np.where(finite, before.cap, 1.0), 1.0)
+    np.divide(cap, before.cap, out=scale[: len(cap)], where=finite)
     owners = np.repeat(np.arange(len(scale)), counts)
     return cut_back(form, masses * scale[owners], owners)
 
@@ -599,8 +603,7 @@ class PlaneSolver(CertifiedSolver):
         self.compiled.bind(blocks.score_planes)(self.block_problem, self.ws, wanted, vector, out)
 
     def planes_in_use(self) -> tuple[Array, Array]:
-        at = np.arange(len(self.ws.alpha)) - np.repeat(self.ws.slot, self.ws.capacity)
-        return np.flatnonzero(at < np.repeat(self.ws.used, self.ws.capacity)), self.ws.used
+        return blocks.spread(self.ws.slot, self.ws.used), self.ws.used
 
     def curvature(self, support: Array, parts: Any) -> tuple[Array, Array | None]:
         """From the planes that are free to move, as rows."""

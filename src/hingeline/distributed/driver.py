@@ -269,7 +269,6 @@ class Blocks(CertifiedSolver):
         self.options = self.Options(**options)
         self.exact = all(fact["exact"] for fact in facts)
         self.bounded = all(fact["bounded"] for fact in facts)
-        self.settled, self.satisfied, self.restricted, self.hard = "", False, False, False
         self.rng = np.random.default_rng(0)
         self.sizes = [fact["n"] for fact in facts]
         self.stages = next((fact["stages"] for fact in facts if fact["n"]), [])
@@ -281,12 +280,9 @@ class Blocks(CertifiedSolver):
         n_blocks = len(facts)
         self._nowhere = [np.zeros(0)] * n_blocks
         self.lengths = self._nowhere  # how far the steps of the last round go, by block
-        self.clock = self.oracle_calls = self.rounds = self._planes = self._traffic = 0
-        self.visits, self.work = 0.0, max(fact["work"] for fact in facts) / PACE
-        self.good_primal = -math.inf
-        self._certificates, self._average_leads, self._stretch = 0, True, 1.0
-        self._best: Array | None = None
-        self._best_primal, self._excess, self._best_excess = math.inf, 0.0, math.nan
+        self.rounds = self._planes = self._traffic = 0
+        self.work = max(fact["work"] for fact in facts) / PACE
+        self._excess, self._best_excess = 0.0, math.nan
         self._sent = self.w  # the weights that workers have, but where they moved since
         self._moved = np.zeros(0, dtype=np.int32)
         self._ended = False

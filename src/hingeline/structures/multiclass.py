@@ -115,10 +115,7 @@ def is_dense(problem: MulticlassProblem) -> bool:
 def multiply_curvature(
     problem: MulticlassProblem, scales: Array, rho: Array, sigma: Array
 ) -> tuple[Callable[[Array], Array], Array]:
-    """What multiplies vectors by the matrix of :func:`add_curvature`, and its diagonal.
-
-    ``scales`` (examples, classes) are 0 where multipliers are not free.
-    """
+    """What multiplies vectors by the matrix of :func:`add_curvature`, and its diagonal."""
     d, m = problem.n_features, problem.n_labels
     some = np.flatnonzero(scales.any(axis=1))
     if np.count_nonzero(scales) < FEW_PAIRS * len(some) * m:

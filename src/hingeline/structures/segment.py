@@ -374,7 +374,6 @@ def planes_add(problem: SegmentProblem, i: int, ys: Array, steps: Array, w: Arra
 
 @helper
 def plane_sqdist(problem: SegmentProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
-    """``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after."""
     length = y.shape[0]
     where = list_differences(y, z)
     total = rows_sqdist(problem, i, y, z, where, ROLES * problem.n_labels, scratch)
