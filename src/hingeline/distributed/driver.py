@@ -15,9 +15,6 @@ those before it, as in :mod:`hingeline.solvers.sdm`. Any t is feasible by convex
 falls, and any weights with any such multipliers give a true gap, at the price of one decode of each
 block's examples, ``P(v) = ½‖v‖² + Σ_k cost_k(v)``.
 
-One t for all (an exact line search, C. Lee, K.-W. Chang, 2015), t = 1/K for K blocks (CoCoA, M.
-Jaggi et al., 2014) and t = 1 with K times the curvature (CoCoA+, C. Ma et al., 2015) were slower.
-
 At a large C passes crawl, in blocks as on one machine. Where they do, all blocks together take the
 Newton steps of :mod:`hingeline.solvers.newton`, over planes that stay where they are: a block tells
 what the weights of a trial make of its examples, and the rows of its free multipliers.
