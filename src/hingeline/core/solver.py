@@ -374,6 +374,11 @@ class CertifiedSolver(ABC):
         if not self.streaming:
             self.multipliers().drift[:] = self.visits = 0.0
 
+    def restart_average_in_time(self) -> None:
+        """Let the average cover the later half of the run, 16 passes at most."""
+        if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
+            self.restart_average()
+
     def candidate(self) -> Array:
         """A copy of the averaged weights, or of the last where there is no average."""
         copy = self.w.copy()
@@ -459,6 +464,8 @@ class PlaneSolver(CertifiedSolver):
         """The blocks to visit after these examples were decoded."""
         return examples
 
+    known_blocks_of = blocks_of  # the same, but no multiplier gets another place
+
     def make_room(self) -> None:
         """More slots for the blocks that have found no room for a plane."""
         self.ws = blocks.make_room(self.ws, self.clock, self.patience)
@@ -490,11 +497,6 @@ class PlaneSolver(CertifiedSolver):
         size = self.options.block or max(1, min(64, len(self.active) // 32))
         for lo in range(0, len(order), size):
             yield order[lo : lo + size]
-
-    def restart_average_in_time(self) -> None:
-        """Let the average cover the later half of the run, 16 passes at most."""
-        if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
-            self.restart_average()
 
     def mean_square(self) -> float:
         """Mean of ``‖a·Δf‖²`` over the planes known, after a look at some examples."""
@@ -562,10 +564,6 @@ class PlaneSolver(CertifiedSolver):
     def visit(self, order: Array, form: Formulation) -> None:
         """Move the mass of blocks in turn."""
         self.move(order, form, self.gaps, averaged=False)
-
-    def known_blocks_of(self, examples: Array) -> Array:
-        """As :meth:`blocks_of`, but no multiplier gets another place."""
-        return examples
 
     def worth(self, least: float) -> Array:
         """The blocks with planes whose gap is above ``least``, in a random order."""

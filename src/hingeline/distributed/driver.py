@@ -320,8 +320,7 @@ class Blocks(CertifiedSolver):
 
     def _sweep(self) -> float:
         stage = self._begin_stage()
-        if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
-            self.restart_average()
+        self.restart_average_in_time()
         logged = self.calls.log[self._prepared + 1 :]
         told = [getattr(part, "nbytes", 0) for _, common, *_ in logged for part in common]
         if self.clock % SAVE_EVERY == 0 or sum(told) > max(self.w.nbytes, MOST_TOLD):

@@ -26,14 +26,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper
 from hingeline._simd import rows_dot
-from hingeline.core.primitives import (
-    Compiled,
-    Layout,
-    pad_row,
-    register,
-    shift_amount,
-    stack_blocks,
-)
+from hingeline.core.primitives import Block, Compiled, Layout, pad_row, register, shift_amount
 from hingeline.inference.dependencies import find_projective_tree, find_tree
 
 COLUMNS = 8  # of the table of arcs: one line of a cache
@@ -67,8 +60,9 @@ class DependencyProblem(NamedTuple):
 
 def layout(arc_bits: int, label_bits: int, n_labels: int) -> Layout:
     """Where the weights lie: ``2^bits`` rows of arcs by distance, then of labels."""
-    arcs = stack_blocks({"arc": 2**arc_bits}, COLUMNS, COLUMNS)
-    return stack_blocks({"label": 2**label_bits}, n_labels, pad_row(n_labels), arcs)
+    arcs = Block(0, 2**arc_bits, COLUMNS, COLUMNS)
+    labels = Block(arcs.stop, 2**label_bits, n_labels, pad_row(n_labels))
+    return Layout(arc=arcs, label=labels)
 
 
 def compile_problem(problem: DependencyProblem) -> Compiled:
