@@ -411,8 +411,8 @@ def _say_compiling(file: Path | None) -> None:
 _OPTIONS = {"no_cfunc_wrapper": True, "pipeline_class": _compiler.Compiler}
 
 
-def _compile(function: F, folder: Path | None) -> F:
-    dispatcher = numba.njit(nogil=True, fastmath=FASTMATH, **_OPTIONS)(function)
+def _compile(function: F, folder: Path | None, fastmath: Any = FASTMATH) -> F:
+    dispatcher = numba.njit(nogil=True, fastmath=fastmath, **_OPTIONS)(function)
     dispatcher._cache = _KernelCache(dispatcher, folder)
     if is_jitted(dispatcher):  # not with NUMBA_DISABLE_JIT
         dispatcher.compile = partial(dispatcher._cache.compile_in_turn, dispatcher.compile)
@@ -422,6 +422,11 @@ def _compile(function: F, folder: Path | None) -> F:
 def kernel(function: F) -> F:
     """Compile ``function`` as an entry point: cached on disk, without the GIL."""
     return _compile(function, CACHE_FOLDER)
+
+
+def strict_kernel(function: F) -> F:
+    """A kernel whose arithmetic is done as written."""
+    return _compile(function, CACHE_FOLDER, False)
 
 
 def uncached(function: F) -> F:

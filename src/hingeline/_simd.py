@@ -18,7 +18,7 @@ from numba import types
 from numba.core.errors import TypingError
 
 from hingeline._checks import Array
-from hingeline._jit import built_as, helper
+from hingeline._jit import built_as, finite_helper, helper
 
 _LANES = 4  # Features whose products are summed apart, to keep the multipliers busy.
 _FLAGS = ("nsz", "arcp", "contract", "afn", "reassoc")
@@ -57,6 +57,32 @@ def list_some(values: Array, out: Array) -> int:
             out[count] = k
             count += 1
     return count
+
+
+@finite_helper
+def row_dot(indptr: Array, indices: Array, values: Array, i: int, u: Array) -> float:
+    """``u·x_i``, x_i being a row of a CSR matrix; one that has all columns has them in order."""
+    lo, hi = indptr[i], indptr[i + 1]
+    total = 0.0
+    if hi - lo == u.shape[0]:
+        for p in range(hi - lo):
+            total += values[lo + p] * u[p]
+    else:
+        for p in range(lo, hi):
+            total += values[p] * u[indices[p]]
+    return total
+
+
+@finite_helper
+def row_add(indptr: Array, indices: Array, values: Array, i: int, step: float, u: Array) -> None:
+    """``u += step·x_i``."""
+    lo, hi = indptr[i], indptr[i + 1]
+    if hi - lo == u.shape[0]:
+        for p in range(hi - lo):
+            u[p] += step * values[lo + p]
+    else:
+        for p in range(lo, hi):
+            u[indices[p]] += step * values[p]
 
 
 class _Block:

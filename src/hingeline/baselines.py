@@ -69,15 +69,12 @@ class Baseline(FewLabelsEstimator):
         return [self.base_.with_weights(weights) for weights in self.round_weights_]
 
 
-# Baselines on a structured SVM: constraint-driven learning and a transductive SVM.
-#
-# Both label the unlabelled sequences by constrained inference, which maximises the model's score
-# minus the penalties, and learn from these labels, in turn. Inference is by beam and knows the
-# constraints on single sequences; corpus constraints are left out.
+# Baselines on a structured SVM label the unlabelled sequences by constrained inference, which
+# maximises the model's score minus the penalties, and learn from these labels, in turn. Inference
+# is by beam and knows the constraints on single sequences; corpus constraints are left out.
 #
 # *CODL*: M.-W. Chang, L. Ratinov, D. Roth, *Guiding Semi-Supervision with Constraint-Driven
-# Learning*, ACL 2007. A model learned from the labels is mixed with the supervised one:
-# ``w ← γ·w_0 + (1 − γ)·learn(labels)`` with γ = 0.9 as published. The learner is the structured SVM
+# Learning*, ACL 2007. ``w ← γ·w_0 + (1 − γ)·learn(labels)``. The learner is the structured SVM
 # instead of the published perceptron or hidden Markov model; the best labelling is learned from
 # (K = 1 of the published top-K); penalties are the weights of the constraints.
 #
@@ -216,14 +213,9 @@ class TransductiveSSVM(_MarginBaseline):
 # Annealing for Semi-supervised Structured Output Learning*, AISTATS 2012. The temperature T falls:
 # flat distributions first, single labellings in the end.
 #
-# With weights w, temperature T and penalties g on expectations the distribution a over labellings
-# minimises::
-#
-#     Σ_j E_a[cost − w·f(x_j, y)] + Σ_c g_c(E_a[φ_c]) − T·H(a)
-#
-# Its dual has one multiplier between 0 and a cap for each bound, the distribution is the log-linear
-# ``a(y) ∝ exp((w·f − cost − Σ_c λ_c·φ_c(y))/T)``, and the gradient of the dual is the expected
-# violation: forward and backward passes, and L-BFGS with bounds on λ.
+# The dual over a, with penalties g on expectations, has one multiplier between 0 and a cap for each
+# bound. The distribution is the log-linear ``a(y) ∝ exp((w·f − cost − Σ_c λ_c·φ_c(y))/T)``, and the
+# gradient is the expected violation: forward and backward passes, and L-BFGS with bounds on λ.
 #
 # Only expectations of functions that decompose over a chain can be computed. From the compiled
 # constraints these are taken:

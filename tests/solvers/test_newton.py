@@ -13,7 +13,7 @@ from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.core.formulations import make_formulation
 from hingeline.core.solver import PlaneSolver
 from hingeline.solvers import newton
-from hingeline.solvers.newton import Curvature, respond
+from hingeline.solvers.newton import Response, respond
 from hingeline.solvers.sdm import Accelerator
 from hingeline.structures import multiclass
 from hingeline.structures.multiclass import compile_problem, make_problem
@@ -75,7 +75,8 @@ def test_response_is_the_maximiser(slack: str, C: float) -> None:
     hinges = rng.normal(size=n * m)
     alpha, free = np.empty(n * m), np.empty(n * m, dtype=bool)
     rho, slacks = np.empty(n), np.empty(n)
-    total = respond(form, np.arange(n + 1) * m, sigma, centre, hinges, alpha, free, rho, slacks)
+    out = Response(sigma, centre, alpha, free, rho, slacks)
+    total = respond(form, np.arange(n + 1) * m, hinges, out)
     best = 0.0
     for i in range(n):
         at = slice(i * m, (i + 1) * m)
@@ -130,7 +131,9 @@ def test_curvature_of_classes_is_that_of_their_rows(
         row[c] -= X[i]
         rows.append(row.ravel())
         owners.append(i)
-    weighed = Curvature(free, rho, sigma).weigh_rows(np.array(rows), np.array(owners))
+    nothing = np.empty(0)
+    response = Response(sigma, nothing, nothing, free, rho, nothing)
+    weighed = response.weigh_rows(np.array(rows), np.array(owners))
     expected = weighed.T @ weighed
     upper = np.triu_indices(d * k)
     np.testing.assert_allclose(matrix[upper], expected[upper], atol=1e-12)

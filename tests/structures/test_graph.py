@@ -144,7 +144,7 @@ def joint_feature(case: Case, i: int, y: Any) -> Any:
     U = f[: problem.n_features * problem.n_columns].reshape(problem.n_features, -1)
     nodes = problem.node_template[problem.graphs.node_ptr[g] : problem.graphs.node_ptr[g + 1]]
     for v, label in enumerate(y):
-        row = problem.row[problem.node_offset[i] + v]
+        row = problem.row[problem.offsets[i] + v]
         U[:, problem.column_start[nodes[v]] + label] += case.rows[row]
     for c, scope in enumerate(case.scopes[g]):
         t = problem.factor_template[problem.graphs.factor_ptr[g] + c]
@@ -156,7 +156,7 @@ def joint_feature(case: Case, i: int, y: Any) -> Any:
 
 
 def loss(case: Case, i: int, y: Any) -> float:
-    lo = case.problem.node_offset[i]
+    lo = case.problem.offsets[i]
     gold = case.problem.labels[lo : lo + len(y)]
     weight = case.problem.node_weight[lo : lo + len(y)]
     return float(sum(weight[v] * case.problem.cost[gold[v], y[v]] for v in range(len(y))))
@@ -226,7 +226,7 @@ def check_planes(case: Case, seed: int) -> None:
     close = 1e-12 if problem.values.dtype == np.float64 else 1e-6
     for i in range(3):
         every = outputs(case, i)
-        gold = problem.labels[problem.node_offset[i] : problem.node_offset[i + 1]]
+        gold = problem.labels[problem.offsets[i] : problem.offsets[i + 1]]
         f = joint_feature(case, i, gold)
         ys = np.array([every[k] for k in rng.integers(0, len(every), size=4)], dtype=np.int32)
         deltas = np.array([f - joint_feature(case, i, y) for y in ys])

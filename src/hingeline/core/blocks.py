@@ -148,9 +148,7 @@ def copy_without_grams(old: WorkingSet, source: Array, new: WorkingSet, target: 
 def mark_full(ws: WorkingSet, clock: int, patience: int) -> None:
     """Raise ``wanted`` also where a new plane would find neither a free slot nor an idle one."""
     idle = (ws.alpha == 0.0) & (ws.drift == 0.0) & (ws.stamp <= clock + 1 - patience)
-    owners = np.repeat(np.arange(len(ws.used)), ws.capacity)
-    n_idle = np.bincount(owners[idle], minlength=len(ws.used))
-    ws.wanted[(ws.used == ws.capacity) & (n_idle == 0)] = 1
+    ws.wanted[(ws.used == ws.capacity) & ~np.logical_or.reduceat(idle, ws.slot)] = 1
 
 
 def make_room(ws: WorkingSet, clock: int, patience: int, most: int = KEEP) -> WorkingSet:
@@ -548,57 +546,6 @@ def _grow(old: Array, used: int, room: int) -> Array:
     return new
 
 
-@helper
-def list_change(
-    problem: Any,
-    i: int,
-    ys: Array,
-    steps: Array,
-    common: Array,
-    w: Array,
-    spare: Array,
-    out: Changes,
-    size: tuple[int, int],
-) -> tuple[tuple[int, int], Changes]:
-    """List what planes of example i add to w, which becomes ``common`` again in these places.
-
-    ``size`` counts the words and values that are there already. The buffers come back, larger ones
-    where these are full.
-    """
-    at, v = size
-    words, more = planes_list(problem, i, ys, steps, out.code[at:], out.values[v:])
-    dense = words < 0
-    if dense:
-        words, more = 3 + w.shape[0], 1 + w.shape[0]
-    if at + words > out.code.shape[0] or v + more > out.values.shape[0]:
-        code, values = _grow(out.code, at, 2 * (at + words)), _grow(out.values, v, 2 * (v + more))
-        out = Changes(out.ends, code, values)
-        planes_list(problem, i, ys, steps, code[at:], values[v:])
-    code = out.code
-    if dense:
-        planes_add(problem, i, ys, steps, spare)
-        count = 0
-        for k in range(w.shape[0]):
-            w[k] = common[k]
-            if spare[k] != 0.0:
-                code[at + 3 + count], out.values[v + 1 + count] = k, spare[k]
-                spare[k] = 0.0
-                count += 1
-        code[at], code[at + 1], code[at + 2], out.values[v] = -count, 1, 0, 1.0
-        words, more = 3 + count, 1 + count
-    else:
-        p = at
-        while p < at + words:
-            columns = p + 2
-            rows = columns + code[p + 1]
-            p = rows + abs(code[p])
-            for r in range(rows, p):
-                for k in range(columns, rows):
-                    place = code[r] + code[k]
-                    w[place] = common[place]
-    return (at + words, v + more) if steps.any() else size, out
-
-
 @kernel
 def list_changes(
     problem: Any,
@@ -614,22 +561,54 @@ def list_changes(
     """What the examples of ``order`` have added to w, one by one; w becomes ``common`` again.
 
     Of all their slots, ``moved`` says which had mass that changed meanwhile, and ``change`` by how
-    much in the end. ``spare`` is zero.
+    much in the end. ``spare`` is zero. Buffers of ``out`` that are full give way to larger ones.
     """
-    size, at = (0, 0), 0
-    out.ends[0] = 0
+    ends, code, values = out
+    at = v = first = 0  # words and values there are, and slots
+    ends[0] = 0
     for r in range(order.shape[0]):
         i = order[r]
         ys, steps = planes(ws, i).copy(), np.empty(ws.used[i])
         m = 0
         for j in range(ws.used[i]):
-            if moved[at + j]:
+            if moved[first + j]:
                 ys[m] = ys[j]
-                steps[m] = change[at + j] * ws.scale[ws.slot[i] + j]
+                steps[m] = change[first + j] * ws.scale[ws.slot[i] + j]
                 m += 1
-        if m > 0:
-            chosen = (ys[:m], steps[:m])
-            size, out = list_change(problem, i, *chosen, common, w, spare, out, size)
-        at += ws.capacity[i]
-        out.ends[r + 1] = size[0]
-    return Changes(out.ends, out.code[: size[0]], out.values[: size[1]])
+        first += ws.capacity[i]
+        ends[r + 1] = at
+        if m == 0:
+            continue
+        ys, steps = ys[:m], steps[:m]
+        words, more = planes_list(problem, i, ys, steps, code[at:], values[v:])
+        dense = words < 0
+        if dense:
+            words, more = 3 + w.shape[0], 1 + w.shape[0]
+        if at + words > code.shape[0] or v + more > values.shape[0]:
+            code, values = _grow(code, at, 2 * (at + words)), _grow(values, v, 2 * (v + more))
+            planes_list(problem, i, ys, steps, code[at:], values[v:])
+        if dense:
+            planes_add(problem, i, ys, steps, spare)
+            count = 0
+            for k in range(w.shape[0]):
+                w[k] = common[k]
+                if spare[k] != 0.0:
+                    code[at + 3 + count], values[v + 1 + count] = k, spare[k]
+                    spare[k] = 0.0
+                    count += 1
+            code[at], code[at + 1], code[at + 2], values[v] = -count, 1, 0, 1.0
+            words, more = 3 + count, 1 + count
+        else:
+            p = at
+            while p < at + words:
+                columns = p + 2
+                rows = columns + code[p + 1]
+                p = rows + abs(code[p])
+                for q in range(rows, p):
+                    for k in range(columns, rows):
+                        place = code[q] + code[k]
+                        w[place] = common[place]
+        if steps.any():
+            at, v = at + words, v + more
+            ends[r + 1] = at
+    return Changes(ends, code[:at], values[:v])

@@ -1,10 +1,7 @@
 """The loop around every solver: passes, certificates, history, and all the ways to stop.
 
 A solver offers passes over the data, a dual value and primal candidates; this module decides when
-a candidate is worth a certificate and when to end. A certificate is the true primal over the whole
-training set, one decode per example, against the dual of the current multipliers: any primal
-point over any feasible dual point bounds the distance to the optimum.
-
+a candidate is worth a certificate (:mod:`hingeline.core.solver`) and when to end.
 Certificates are scheduled by counted work and by the estimated gap, never by the clock, because
 what they decode enters the working set: the same seed must give the same weights on any machine.
 """

@@ -63,6 +63,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hingeline._checks import Array, effective_n_jobs, require
 from hingeline._jit import by_class, helper
@@ -264,6 +265,12 @@ def lay_out_tokens(
         "token_gram": room,
         "gram_row": np.where(kept, ends - 1 - tokens, -1),
     }
+
+
+def rows_of(problem: Any) -> sp.csr_matrix:
+    """The rows of features of a problem, as a matrix that shares its arrays."""
+    shape = (len(problem.indptr) - 1, problem.n_features)
+    return sp.csr_matrix((problem.values, problem.indices, problem.indptr), shape)
 
 
 @helper
@@ -485,7 +492,7 @@ def sum_losses(problem: Any, weights: Array | None = None) -> tuple[float, int]:
     by_label = wrong / max(k - 1, 1)
     losses = by_label[problem.labels] * getattr(problem, "node_weight", 1.0)
     if weights is not None:
-        starts = getattr(problem, "offsets", getattr(problem, "node_offset", None))
+        starts = getattr(problem, "offsets", None)
         active = weights > 0.0
         losses = losses[active if starts is None else np.repeat(active, np.diff(starts))]
     return float(losses.sum()), int(np.count_nonzero(losses))
@@ -548,10 +555,11 @@ class Layout(dict[str, Block]):
         return weights
 
 
-def stack_blocks(rows: Mapping[str, int], columns: int, stride: int) -> Layout:
-    """Blocks of so many rows below each other, all of the same columns."""
-    layout, at = Layout(), 0
+def stack_blocks(
+    rows: Mapping[str, int], columns: int, stride: int, before: Layout | None = None
+) -> Layout:
+    """Blocks of so many rows below each other, all of the same columns, and below those before."""
+    layout = Layout(before or {})
     for name, count in rows.items():
-        layout[name] = Block(at, count, columns, stride)
-        at = layout[name].stop
+        layout[name] = Block(layout.size, count, columns, stride)
     return layout

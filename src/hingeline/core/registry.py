@@ -1,11 +1,9 @@
 """Which solvers there are: every solver class declares what it solves, and this collects it.
 
-A solver class says with itself (see :class:`hingeline.core.solver.CertifiedSolver`): its ``name``,
-the ``slacks`` and ``rescalings`` it solves, why hard margins are beyond it (``soft_only``), whether
-it works on ``all_outputs`` of an example, its ``Options``, and by ``start_from`` how it takes over
-the multipliers of another. A module is imported when one of its solvers is asked for, so that
-nobody loads the solvers of other structures: the file has the name of the solver, or its first
-word, and names as ``VARIANTS`` others that declare it too. A new solver is one file.
+What a class says of itself is listed in :class:`hingeline.core.solver.CertifiedSolver`. A module is
+imported when one of its solvers is asked for, so that nobody loads the solvers of other structures:
+the file has the name of the solver, or its first word, and names as ``VARIANTS`` others that
+declare it too. A new solver is one file.
 """
 
 import math

@@ -69,6 +69,19 @@ class CertifiedSolver(ABC):
     goes_on: ClassVar[str] = "fit again with warm_start=True to go on"  # after an interruption
     polishes = False  # whether the loop may try to better the weights of a run by rounding
     streaming = False  # the average goes on from one call to the next
+
+    # Where every run begins.
+    settled = ""  # why no further pass is asked for, by a rule of the solver's own
+    satisfied = False  # the run ends by that rule
+    restricted = False  # primal values are those over the planes found, not over all
+    hard = False
+    good_primal = -math.inf  # ends the run: no need to look for a better one
+    clock = oracle_calls = 0
+    visits = 0.0  # since the average was started
+    _certificates, _average_leads, _stretch = 0, True, 1.0
+    _best: Array | None = None
+    _best_primal = math.inf
+
     #: What :mod:`hingeline.core.loop` keeps of the state.
     saved_numbers: ClassVar[tuple[str, ...]] = (
         *("clock", "oracle_calls", "satisfied", "_stretch", "_best_primal"),
@@ -89,21 +102,12 @@ class CertifiedSolver(ABC):
         self.options: Any = self.Options(**(options or {}))
         self.rng = np.random.default_rng(seed)
         self.exact, self.bounded = compiled.exact, compiled.bounded
-        self.settled = ""  # why no further pass is asked for, by a rule of the solver's own
-        self.satisfied = False  # the run ends by that rule
-        self.restricted = False  # primal values are those over the planes found, not over all
         self.ridged = bool(form.ridge.any())
         self.hard = not self.ridged and bool(np.isinf(form.cap).any())
         self.active = np.flatnonzero(form.cap > 0.0)
         self.w = aligned_zeros(compiled.n_weights)
         self.violation, self.gaps = np.zeros(compiled.n), np.zeros(compiled.n)
-        self.clock = self.oracle_calls = 0
         self.stages: list[float] = []  # factors on the caps in the first sweeps; then 1
-        self.good_primal = -math.inf  # ends the run: no need to look for a better one
-        self.visits = 0.0  # since the average was started
-        self._certificates, self._average_leads, self._stretch = 0, True, 1.0
-        self._best: Array | None = None
-        self._best_primal = math.inf
         self._begin(start)
 
     def _begin(self, start: Any) -> None:
@@ -370,6 +374,11 @@ class CertifiedSolver(ABC):
         if not self.streaming:
             self.multipliers().drift[:] = self.visits = 0.0
 
+    def restart_average_in_time(self) -> None:
+        """Let the average cover the later half of the run, 16 passes at most."""
+        if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
+            self.restart_average()
+
     def candidate(self) -> Array:
         """A copy of the averaged weights, or of the last where there is no average."""
         copy = self.w.copy()
@@ -387,7 +396,7 @@ def carry_over(before: Formulation, form: Formulation, masses: Array, counts: Ar
     cap = form.cap[: len(before.cap)]
     finite = np.isfinite(cap) & np.isfinite(before.cap) & (before.cap > 0)
     scale = np.ones(len(form.cap))
-    scale[: len(cap)] = np.where(finite, cap / np.where(finite, before.cap, 1.0), 1.0)
+    np.divide(cap, before.cap, out=scale[: len(cap)], where=finite)
     owners = np.repeat(np.arange(len(scale)), counts)
     return cut_back(form, masses * scale[owners], owners)
 
@@ -455,6 +464,8 @@ class PlaneSolver(CertifiedSolver):
         """The blocks to visit after these examples were decoded."""
         return examples
 
+    known_blocks_of = blocks_of  # the same, but no multiplier gets another place
+
     def make_room(self) -> None:
         """More slots for the blocks that have found no room for a plane."""
         self.ws = blocks.make_room(self.ws, self.clock, self.patience)
@@ -486,11 +497,6 @@ class PlaneSolver(CertifiedSolver):
         size = self.options.block or max(1, min(64, len(self.active) // 32))
         for lo in range(0, len(order), size):
             yield order[lo : lo + size]
-
-    def restart_average_in_time(self) -> None:
-        """Let the average cover the later half of the run, 16 passes at most."""
-        if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
-            self.restart_average()
 
     def mean_square(self) -> float:
         """Mean of ``‖a·Δf‖²`` over the planes known, after a look at some examples."""
@@ -559,10 +565,6 @@ class PlaneSolver(CertifiedSolver):
         """Move the mass of blocks in turn."""
         self.move(order, form, self.gaps, averaged=False)
 
-    def known_blocks_of(self, examples: Array) -> Array:
-        """As :meth:`blocks_of`, but no multiplier gets another place."""
-        return examples
-
     def worth(self, least: float) -> Array:
         """The blocks with planes whose gap is above ``least``, in a random order."""
         return self.rng.permutation(np.flatnonzero((self.gaps > least) & (self.ws.used > 0)))
@@ -599,8 +601,7 @@ class PlaneSolver(CertifiedSolver):
         self.compiled.bind(blocks.score_planes)(self.block_problem, self.ws, wanted, vector, out)
 
     def planes_in_use(self) -> tuple[Array, Array]:
-        at = np.arange(len(self.ws.alpha)) - np.repeat(self.ws.slot, self.ws.capacity)
-        return np.flatnonzero(at < np.repeat(self.ws.used, self.ws.capacity)), self.ws.used
+        return blocks.spread(self.ws.slot, self.ws.used), self.ws.used
 
     def curvature(self, support: Array, parts: Any) -> tuple[Array, Array | None]:
         """From the planes that are free to move, as rows."""

@@ -25,7 +25,7 @@ from hingeline.core.loop import identity
 from hingeline.core.primitives import Workers
 from hingeline.distributed.shards import make_shard, read_parts
 from hingeline.estimators.base import refuse_overflow
-from hingeline.solvers.newton import Planes, respond
+from hingeline.solvers.newton import Planes, Response, respond
 
 #: Options of the solver that have no effect in blocks.
 UNUSED = {"block", "cached_passes", "passes", "cg_steps", "newton_weights"}
@@ -157,11 +157,10 @@ class Point(Planes):
         before, told = self.hinges, self.evaluate(w, rate)
         if hasattr(self.solver, "respond"):  # its hinges are those of all outputs
             self.hinges = self.offset - self.solver.products(self.support, w)
-        out = [np.empty_like(part) for part in (self.alpha, *self.parts[:2], self.slack)]
-        given = (self.form, self.first, self.scale * rate, self.centre)
+        out = Response(*self.parts[:2], *map(np.empty_like, self.parts[2:]))
         way = self.hinges - before
-        values = np.array([respond(*given, before + t * way, *out) for t in LENGTHS])
-        return told, values, self.list_curvature()
+        found = [respond(self.form, self.first, before + t * way, out) for t in LENGTHS]
+        return told, np.array(found), self.list_curvature()
 
     def list_curvature(self) -> Any:
         """R with the curvature ``RᵀR``, or that itself where it has fewer numbers."""

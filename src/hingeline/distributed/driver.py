@@ -15,9 +15,6 @@ those before it, as in :mod:`hingeline.solvers.sdm`. Any t is feasible by convex
 falls, and any weights with any such multipliers give a true gap, at the price of one decode of each
 block's examples, ``P(v) = ½‖v‖² + Σ_k cost_k(v)``.
 
-One t for all (an exact line search, C. Lee, K.-W. Chang, 2015), t = 1/K for K blocks (CoCoA, M.
-Jaggi et al., 2014) and t = 1 with K times the curvature (CoCoA+, C. Ma et al., 2015) were slower.
-
 At a large C passes crawl, in blocks as on one machine. Where they do, all blocks together take the
 Newton steps of :mod:`hingeline.solvers.newton`, over planes that stay where they are: a block tells
 what the weights of a trial make of its examples, and the rows of its free multipliers.
@@ -269,7 +266,6 @@ class Blocks(CertifiedSolver):
         self.options = self.Options(**options)
         self.exact = all(fact["exact"] for fact in facts)
         self.bounded = all(fact["bounded"] for fact in facts)
-        self.settled, self.satisfied, self.restricted, self.hard = "", False, False, False
         self.rng = np.random.default_rng(0)
         self.sizes = [fact["n"] for fact in facts]
         self.stages = next((fact["stages"] for fact in facts if fact["n"]), [])
@@ -281,12 +277,9 @@ class Blocks(CertifiedSolver):
         n_blocks = len(facts)
         self._nowhere = [np.zeros(0)] * n_blocks
         self.lengths = self._nowhere  # how far the steps of the last round go, by block
-        self.clock = self.oracle_calls = self.rounds = self._planes = self._traffic = 0
-        self.visits, self.work = 0.0, max(fact["work"] for fact in facts) / PACE
-        self.good_primal = -math.inf
-        self._certificates, self._average_leads, self._stretch = 0, True, 1.0
-        self._best: Array | None = None
-        self._best_primal, self._excess, self._best_excess = math.inf, 0.0, math.nan
+        self.rounds = self._planes = self._traffic = 0
+        self.work = max(fact["work"] for fact in facts) / PACE
+        self._excess, self._best_excess = 0.0, math.nan
         self._sent = self.w  # the weights that workers have, but where they moved since
         self._moved = np.zeros(0, dtype=np.int32)
         self._ended = False
@@ -327,8 +320,7 @@ class Blocks(CertifiedSolver):
 
     def _sweep(self) -> float:
         stage = self._begin_stage()
-        if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
-            self.restart_average()
+        self.restart_average_in_time()
         logged = self.calls.log[self._prepared + 1 :]
         told = [getattr(part, "nbytes", 0) for _, common, *_ in logged for part in common]
         if self.clock % SAVE_EVERY == 0 or sum(told) > max(self.w.nbytes, MOST_TOLD):

@@ -166,10 +166,9 @@ class BaseModel(BaseEstimator):
 
     def _over(self, kernel: Any, problem: Any, *out: Any) -> None:
         """Let a kernel predict for all examples of a problem, in threads."""
-        starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
-        n_jobs = checks.effective_n_jobs(self.n_jobs)
+        n_jobs, everyone = checks.effective_n_jobs(self.n_jobs), np.arange(len(problem.offsets) - 1)
         with announce_compiling(again=False), Workers(n_jobs, 0) as workers:
-            workers.over(np.arange(len(starts) - 1), kernel, problem, PART, self.weights_, *out)
+            workers.over(everyone, kernel, problem, PART, self.weights_, *out)
 
     def _n_best(self, kernel: Any, problem: Any, n: Any) -> Iterator[tuple[Array, list[float]]]:
         """Of every example the n best outputs, or all it has, one a row, and their scores."""
@@ -368,8 +367,7 @@ def weigh_rows(problem: Any, weights: Array) -> Array:
     """The weights of examples for each of their rows of features."""
     if len(problem.indptr) == len(weights) + 1:
         return weights
-    starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
-    return np.repeat(weights, np.diff(starts))
+    return np.repeat(weights, np.diff(problem.offsets))
 
 
 def scale_C(values: Array, indptr: Array, constant: bool, weights: Any = 1.0) -> float:

@@ -290,7 +290,7 @@ class GraphModel:
     def _decode(self: Any, problem: GraphProblem) -> tuple[Array, Array, Array, Array]:
         """States of all variables; upper bounds and values of examples, and where they meet."""
         n = len(problem.graph)
-        states = np.zeros(problem.node_offset[-1], dtype=np.int32)
+        states = np.zeros(problem.offsets[-1], dtype=np.int32)
         bounds, values, tight = np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool)
         self._over(graph.decode_all, problem, states, bounds, values, tight)
         return states, np.maximum(bounds, values), values, tight
@@ -315,7 +315,7 @@ class GraphModel:
         if settle:
             for i in np.flatnonzero(~exact).tolist():
                 bounds[i], y = map_milp(graph.score_graph(problem, i, self.weights_, 0.0))
-                states[problem.node_offset[i] : problem.node_offset[i + 1]] = y
+                states[problem.offsets[i] : problem.offsets[i + 1]] = y
                 scores[i], exact[i] = bounds[i], True
         return Decoded(self._as_output(problem, states), scores, bounds, exact)
 
@@ -585,7 +585,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         return super().predict(X) if not isinstance(X, (list, tuple)) or X else Labels()
 
     def _as_output(self, problem: GraphProblem, states: Array) -> list[Array]:
-        return Labels(np.split(self.classes_[states], problem.node_offset[1:-1]))
+        return Labels(np.split(self.classes_[states], problem.offsets[1:-1]))
 
     def decision_function(self, X: Any) -> list[Array]:
         """Score of every label of every node, the other nodes being as predicted.

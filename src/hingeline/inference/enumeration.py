@@ -107,12 +107,6 @@ def _largest(a: Array, b: Array, size: int) -> int:
     return 0
 
 
-@finite_helper
-def _raise(a: Array, b: Array, size: int) -> None:
-    for y in range(size):
-        a[y] = max(a[y], b[y])
-
-
 @helper
 def enumerate_best(scored: Scored, y: Array) -> None:
     """Best assignment in ``y``; of several best ones the same in every call."""
@@ -138,7 +132,8 @@ def enumerate_best(scored: Scored, y: Array) -> None:
     _fill_field(scored, sizes, n - 1, 0, pairs, most)
     for s in range(1, graph.n_states[n - 1]):
         _fill_field(scored, sizes, n - 1, s, pairs, field)
-        _raise(most, field, sizes[n - 1])
+        for q in range(sizes[n - 1]):
+            most[q] = max(most[q], field[q])
     rest = _largest(scores, most, sizes[n - 1])
     for k in range(n - 1):
         y[k] = rest % graph.n_states[k]

@@ -83,15 +83,6 @@ def _max_marginal(
 
 
 @finite_helper
-def _largest_difference(a: Array, b: Array) -> float:
-    """``max_k a[k] − b[k]``."""
-    best = a[0] - b[0]
-    for k in range(1, b.shape[0]):
-        best = max(best, a[k] - b[k])
-    return best
-
-
-@finite_helper
 def _update_pair(
     scored: Scored, c: int, messages: Array, starts: Array, beliefs: Array, back: bool, out: Array
 ) -> None:
@@ -130,18 +121,19 @@ def _update_pair(
         share = 0.5 if step == 0 else 1.0
         if (step == 1) == back:
             for s in range(n_first):
-                best = _largest_difference(
-                    tables[at + s * n_second : at + (s + 1) * n_second], messages[q : q + n_second]
-                )
+                row, sent = tables[at + s * n_second :], messages[q : q + n_second]
+                best = row[0] - sent[0]
+                for t in range(1, n_second):
+                    best = max(best, row[t] - sent[t])
                 messages[p + s] += share * (best - messages[p + s])
         else:
             for t in range(n_second):
                 out[t] = tables[at + t] - messages[p]
             for s in range(1, n_first):
                 row = tables[at + s * n_second : at + (s + 1) * n_second]
-                sent = messages[p + s]
+                first = messages[p + s]
                 for t in range(n_second):
-                    value = row[t] - sent
+                    value = row[t] - first
                     out[t] = value if value > out[t] else out[t]
             for t in range(n_second):
                 messages[q + t] += share * (out[t] - messages[q + t])

@@ -11,10 +11,8 @@ directions below by exact line search: the dual never falls. The slopes of the p
 an example, sum to the duality gap at the same weights.
 
 ``steps="plain"`` without a cache
-    The published method, in order and one example at a time. The published codes keep every w_i
-    as a vector, which for n examples is n times the weights. Here w_i is kept as the planes and
-    multipliers it is made of, with ``‖w_i‖²``: a visit costs one decode and a few passes over what
-    these planes touch. Plain steps never empty a plane, so planes add up from pass to pass.
+    The published method, in order and one example at a time; see :func:`plain_pass`. Plain steps
+    never empty a plane, so planes add up from pass to pass.
 ``steps="pairwise"`` and ``"away"``
     A. Osokin, J.-B. Alayrac, I. Lukasewitz, P. Dokania, S. Lacoste-Julien, *Minding the Gaps for
     Block Frank-Wolfe Optimization of Structured SVMs* (2016). They take mass off planes that should
@@ -23,17 +21,13 @@ an example, sum to the duality gap at the same weights.
 Cache
     N. Shah, V. Kolmogorov, C. Lampert, *A Multi-Plane Block-Coordinate Frank-Wolfe Algorithm for
     Training Structural SVMs with a Costly Max-Oracle* (2015). Passes over the planes already there
-    follow each pass that decodes. The paper goes on with them as long as the last one gained more
-    per second than all since the last decode; here work is counted instead of seconds, so that
-    runs can be repeated.
+    follow each pass that decodes, as long as the last one gained more than all since the decodes:
+    per second in the paper, here by counted work, so that runs can be repeated.
 Sampling
     Permutations; uniform draws; or, as by Osokin et al., draws in proportion to the gap that an
     example had at its last visit, with a pass over all of them now and then, because gaps that
     are out of date would starve an example. Draws are made for a quarter of a pass at a time, in
     which none comes twice.
-Conjugate gradients
-    At a large C steps of single examples crawl. As for :mod:`hingeline.solvers.sdm`, steps over
-    all planes with mass help them out.
 Averaging
     The candidates for the primal are the last iterate and the average with weights ∝ k of the
     iterates w_k, which is that of the paper: ``w̄ ← k/(k+2)·w̄ + 2/(k+2)·w_k``. Over all of them

@@ -24,13 +24,12 @@ import math
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import scipy.sparse as sp
 
 from hingeline._checks import Array
-from hingeline._jit import finite_helper, kernel
-from hingeline._simd import aligned_zeros, rows_add, rows_dot
+from hingeline._jit import kernel
+from hingeline._simd import aligned_zeros, row_add, row_dot, rows_add, rows_dot
 from hingeline.core.formulations import Formulation
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import PART, Compiled, rows_of
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers
 
@@ -41,32 +40,6 @@ SKIP = 0.3  # Labels whose gap is below this share of the mean are left out of a
 STAGE_FACTOR = 8.0  # Between two stages of C; a power of two keeps multipliers at their bounds.
 NEWTON_FEATURES = 1000  # Newton steps are taken with so many features at most.
 ROOT_2 = math.sqrt(2.0)
-
-
-@finite_helper
-def row_dot(indptr: Array, indices: Array, values: Array, i: int, u: Array) -> float:
-    """``u·x_i``."""
-    lo, hi = indptr[i], indptr[i + 1]
-    total = 0.0
-    if hi - lo == u.shape[0]:
-        for p in range(hi - lo):
-            total += values[lo + p] * u[p]
-    else:
-        for p in range(lo, hi):
-            total += values[p] * u[indices[p]]
-    return total
-
-
-@finite_helper
-def row_add(indptr: Array, indices: Array, values: Array, i: int, step: float, u: Array) -> None:
-    """``u += step·x_i``."""
-    lo, hi = indptr[i], indptr[i + 1]
-    if hi - lo == u.shape[0]:
-        for p in range(hi - lo):
-            u[p] += step * values[lo + p]
-    else:
-        for p in range(lo, hi):
-            u[indices[p]] += step * values[p]
 
 
 class Tables(NamedTuple):
@@ -352,10 +325,8 @@ class ByLabel(CertifiedSolver):
     @functools.cached_property
     def rows(self) -> Any:
         """The examples as a matrix, for Newton steps."""
-        problem = self.compiled.problem
-        shape = (self.compiled.n, problem.n_features)
-        matrix = sp.csr_matrix((problem.values, problem.indices, problem.indptr), shape)
-        return matrix.toarray() if 3 * matrix.nnz > math.prod(shape) else matrix
+        matrix = rows_of(self.compiled.problem)
+        return matrix.toarray() if 3 * matrix.nnz > math.prod(matrix.shape) else matrix
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
@@ -398,13 +369,11 @@ class ByLabel(CertifiedSolver):
 
     def _descend(self, labels: Array, cap: Array) -> None:
         draws = self.rng.random((PASSES, len(self.active)))
-        given = (self.compiled.problem, cap)
+        problem = self.compiled.problem
         # Of all labels together a visit costs that of one or two: worth it as long as many move.
         alone = len(labels) - self.shrunk[labels].mean(axis=1).sum()
         kernel = descend_together if alone > TOGETHER * -(-len(labels) // WIDE) else descend
-        self.workers.map(
-            lambda part, scratch: kernel(*given, part, self.active, draws, self.known), labels
-        )
+        self.workers.over(labels, kernel, problem, cap, PART, self.active, draws, self.known)
 
     def _take_newton_steps(self, k: int) -> None:
         from hingeline.solvers import newton  # few fits want it
@@ -416,10 +385,8 @@ class ByLabel(CertifiedSolver):
     def _certify(self, labels: Array) -> None:
         """True primals and duals of these labels; the best of both are kept."""
         primals, duals = np.full((2, len(self.u)), math.nan)
-        given = (self.compiled.problem, self.form.cap)
-        self.workers.map(
-            lambda part, scratch: look(*given, part, self.known, primals, duals), labels
-        )
+        given = (self.compiled.problem, self.form.cap, PART, self.known)
+        self.workers.over(labels, look, *given, primals, duals)
         better = primals < self.primals
         self.best_u[better] = self.u[better] + self.lead[better]
         self.lead[labels] = 0.0

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from hingeline._checks import Array
 from hingeline._jit import kernel, strict_helper
 from hingeline.core.loop import warn_unfinished
-from hingeline.core.primitives import PART, Workers
+from hingeline.core.primitives import PART, Workers, rows_of
 from hingeline.core.results import HistoryRow, Result, relative
 from hingeline.structures.chain import ChainProblem, compile_problem, layout_of
 from hingeline.structures.chain_batch import add_by_feature, expect_all
@@ -133,12 +133,6 @@ class _Block(NamedTuple):
     features: Array  # those that occur
 
 
-def _tokens_of(problem: ChainProblem) -> sp.csr_matrix:
-    """Features of all tokens."""
-    shape = (int(problem.offsets[-1]), problem.n_features)
-    return sp.csr_matrix((problem.values, problem.indices, problem.indptr), shape=shape)
-
-
 class ChainExpectations:
     """Expectations over all labellings, summed in the same order for any number of threads."""
 
@@ -151,7 +145,7 @@ class ChainExpectations:
 
     def _cut(self) -> list[_Block]:
         problem, offsets = self.problem, self.problem.offsets
-        matrix = _tokens_of(problem)
+        matrix = rows_of(problem)
         room = max(BLOCK_NUMBERS // problem.stride, 1)
         blocks, lo = [], 0
         while lo < self.n:
@@ -227,11 +221,10 @@ def observed_features(problem: ChainProblem, weights: Array) -> Array:
     n_tokens, stride = len(problem.labels), problem.stride
     offsets, labels = problem.offsets, problem.labels
     by_token = np.repeat(weights, np.diff(offsets))
-    matrix = _tokens_of(problem)
     seen = sp.csr_matrix((by_token, labels, np.arange(n_tokens + 1)), shape=(n_tokens, stride))
     layout = layout_of(problem)
     total = np.zeros(layout.size)
-    layout["emission"].padded(total)[:] = (matrix.T.astype(np.float64) @ seen).toarray()
+    layout["emission"].padded(total)[:] = (rows_of(problem).T.astype(np.float64) @ seen).toarray()
     inside = np.ones(n_tokens, dtype=bool)
     inside[offsets[:-1]] = False
     after = np.flatnonzero(inside)

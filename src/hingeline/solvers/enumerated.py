@@ -57,7 +57,7 @@ from hingeline.core.primitives import (
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
-from hingeline.solvers.newton import respond_one
+from hingeline.solvers.newton import Response, respond_one
 from hingeline.solvers.sdm import SMALL, Accelerator, Pair, unused_stages
 
 RUN, MANY = 8, 512  # Runs of so many examples are shuffled where there are as many examples.
@@ -462,20 +462,9 @@ def score_all(problem: Any, form: Formulation, wanted: Array, w: Array, out: Arr
 
 
 @kernel
-def respond_all(
-    problem: Any,
-    form: Formulation,
-    sigma: Array,
-    centre: Array,
-    w: Array,
-    alpha: Array,
-    free: Array,
-    rho: Array,
-    slack: Array,
-    image: Array,
-) -> float:
+def respond_all(problem: Any, form: Formulation, w: Array, out: Response, image: Array) -> float:
     """:func:`hingeline.solvers.newton.respond` at these weights; adds ``Fᵀα`` to ``image``."""
-    n = sigma.shape[0]
+    n, alpha = form.cap.shape[0], out.alpha
     m = alpha.shape[0] // n
     losses = np.empty(m + PADDING)
     values = np.empty(m + PADDING)
@@ -486,8 +475,7 @@ def respond_all(
         hinges(problem, form, i, m, w, losses, values)
         for k in range(m):
             found[at + k] = values[k]
-        span = (at, at + m)
-        total += respond_one(form, i, span, sigma, centre, found, alpha, free, rho, slack)
+        total += respond_one(form, i, (at, at + m), found, out)
         some = False
         for k in range(m):
             values[k] = alpha[at + k] * plane_scale(form, losses[k])
@@ -728,9 +716,9 @@ class EnumeratedSDM(CertifiedSolver):
     def planes_in_use(self) -> tuple[Any, Array]:
         return slice(None), self.counts
 
-    def respond(self, sigma: Array, centre: Array, w: Array, *out: Array) -> float:
+    def respond(self, w: Array, out: Response, image: Array) -> float:
         """See :func:`respond_all`."""
-        return respond_all(self.compiled.problem, self.form, sigma, centre, w, *out)
+        return respond_all(self.compiled.problem, self.form, w, out, image)
 
     def curvature(self, support: Any, parts: Any) -> tuple[Any, Array | None]:
         """Made by the structure, which knows what planes share; a product where that is cheaper."""

@@ -23,10 +23,8 @@ examples of a block are optimised over their own planes as they come, and the wh
 pass is over: the work per pass is linear in the number of planes.
 
 Tolerance. When a pass adds nothing at ε, every hinge is within ε of the restricted problem's
-slack, so ``P − D ≤ ε·Σ_i cap_i`` plus what Algorithm 2 left; with ``slack="max"`` the relative gap
-is at most about ``C·n·ε/P``. ``solver_options={"epsilon": 0.01}`` stops by the paper's rule.
-Without it ε starts large and is halved whenever a pass adds planes to fewer than a fifth of the
-examples, until the certified gap meets ``tol``.
+slack, so ``P − D ≤ ε·Σ_i cap_i`` plus what Algorithm 2 left. Unless ``epsilon`` is given, it starts
+large and is halved whenever a pass adds planes to fewer than a fifth of the examples.
 """
 
 from dataclasses import dataclass

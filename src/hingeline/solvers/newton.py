@@ -55,20 +55,41 @@ def find_level(z: Array, lo: int, hi: int, base: float, rate: float, tau: float)
         tau = better
 
 
+class Response(NamedTuple):
+    """The maximisers α(w) in ψ, and what its Hessian is made of beside the planes."""
+
+    sigma: Array  # one entry per example, as ``rho`` and ``slack``
+    centre: Array  # β, one entry per plane in use, as the next two
+    alpha: Array
+    free: Array  # whether α is strictly inside its bounds
+    rho: Array  # what couples those of an example
+    slack: Array
+
+    def weigh_rows(self, rows: Array, owners: Array) -> Array:
+        """R with ``RᵀR = Σ_i σ_i F_iᵀ(I − ρ_i 11ᵀ)F_i``; F has these rows, by owner."""
+        if not len(owners):
+            return rows
+        starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        counts = np.diff(np.append(starts, len(owners)))
+        # I − ρ11ᵀ is the square of I − c11ᵀ.
+        factor = 1.0 - np.sqrt(np.maximum(1.0 - self.rho[owners[starts]] * counts, 0.0))
+        sums = np.add.reduceat(rows, starts, axis=0) * (factor / counts)[:, None]
+        return np.asarray(
+            (rows - np.repeat(sums, counts, axis=0)) * np.sqrt(self.sigma[owners])[:, None]
+        )
+
+    def square(self, rows: Array, owners: Array) -> Array:
+        """``RᵀR``, or R where that has fewer rows; see :func:`solve`."""
+        rows = self.weigh_rows(rows, owners)
+        return rows if len(rows) < rows.shape[1] else rows.T @ rows
+
+
 @helper
 def respond_one(
-    form: Formulation,
-    i: int,
-    span: tuple[int, int],
-    sigma: Array,
-    centre: Array,
-    hinges: Array,
-    alpha: Array,
-    free: Array,
-    rho: Array,
-    slack: Array,
+    form: Formulation, i: int, span: tuple[int, int], hinges: Array, out: Response
 ) -> float:
     """:func:`respond` for example i, whose planes are those in ``span``."""
+    sigma, centre, alpha, free, rho, slack = out
     lo, hi = span
     cap = form.cap[i]
     ridge = form.ridge[i]
@@ -112,53 +133,15 @@ def respond_one(
 
 
 @kernel
-def respond(
-    form: Formulation,
-    first: Array,
-    sigma: Array,
-    centre: Array,
-    hinges: Array,
-    alpha: Array,
-    free: Array,
-    rho: Array,
-    slack: Array,
-) -> float:
-    """Fill ``alpha`` with α(w) of these hinges; the sum of the maxima in ψ(w).
+def respond(form: Formulation, first: Array, hinges: Array, out: Response) -> float:
+    """Fill the response to these hinges, for σ and β as they are; the sum of the maxima in ψ(w).
 
-    Example i's planes are those from ``first[i]`` to ``first[i + 1]``. ``free`` marks multipliers
-    strictly inside their bounds, ``rho`` couples those of an example, ``slack`` is its slack.
+    Example i's planes are those from ``first[i]`` to ``first[i + 1]``.
     """
     total = 0.0
-    for i in range(sigma.shape[0]):
-        span = (first[i], first[i + 1])
-        total += respond_one(form, i, span, sigma, centre, hinges, alpha, free, rho, slack)
+    for i in range(out.sigma.shape[0]):
+        total += respond_one(form, i, (first[i], first[i + 1]), hinges, out)
     return total
-
-
-class Curvature(NamedTuple):
-    """What the Hessian of ψ is made of, beside the planes."""
-
-    free: Array  # one entry per plane in use
-    rho: Array
-    sigma: Array
-
-    def weigh_rows(self, rows: Array, owners: Array) -> Array:
-        """R with ``RᵀR = Σ_i σ_i F_iᵀ(I − ρ_i 11ᵀ)F_i``; F has these rows, by owner."""
-        if not len(owners):
-            return rows
-        starts = np.flatnonzero(np.diff(owners, prepend=-1))
-        counts = np.diff(np.append(starts, len(owners)))
-        # I − ρ11ᵀ is the square of I − c11ᵀ.
-        factor = 1.0 - np.sqrt(np.maximum(1.0 - self.rho[owners[starts]] * counts, 0.0))
-        sums = np.add.reduceat(rows, starts, axis=0) * (factor / counts)[:, None]
-        return np.asarray(
-            (rows - np.repeat(sums, counts, axis=0)) * np.sqrt(self.sigma[owners])[:, None]
-        )
-
-    def square(self, rows: Array, owners: Array) -> Array:
-        """``RᵀR``, or R where that has fewer rows; see :func:`solve`."""
-        rows = self.weigh_rows(rows, owners)
-        return rows if len(rows) < rows.shape[1] else rows.T @ rows
 
 
 class Told(NamedTuple):
@@ -179,45 +162,40 @@ class Planes:
         known, (self.support, counts) = solver.multipliers(), solver.planes_in_use()
         self.first = np.concatenate([[0], np.cumsum(counts)])
         self.offset = known.offset[self.support]
-        self.centre = known.mass[self.support]
-        if none:
-            self.centre = np.zeros_like(self.centre)
+        centre = np.zeros_like(self.offset) if none else known.mass[self.support]
         cap, ridge = self.form.cap, self.form.ridge
         self.scale = np.where(np.isfinite(cap), cap, 1.0 / np.maximum(ridge, 1e-300))
         self.scale[self.scale == 0.0] = 1.0
         self.owners = np.repeat(np.arange(len(counts)), counts)
-        sums = np.bincount(self.owners, self.centre, len(counts))
+        sums = np.bincount(self.owners, centre, len(counts))
         filled = (sums / self.scale)[sums > 0.0]
         self.filled = float(filled.sum()), len(filled)  # how much mass those have that have some
-        self.alpha, self.slack = np.empty_like(self.centre), np.zeros(len(counts))
-        free = np.zeros(len(self.centre), dtype=np.bool_)
-        self.parts = Curvature(free, np.zeros(len(counts)), self.scale)
+        planes = (centre, np.empty_like(centre), np.zeros(len(centre), dtype=np.bool_))
+        self.parts = Response(self.scale, *planes, np.zeros(len(counts)), np.zeros(len(counts)))
         size, self.rows = len(solver.w), None
         if hasattr(solver, "write_rows") and size <= solver.plane_size:  # a row is a shorter plane
             self.rows = solver.write_rows(self.support) if len(self.support) * size < ROWS else None
 
     def evaluate(self, w: Array, rate: float) -> Told:
         """What ψ is made of at w; σ is ``rate`` times what an example may have."""
-        sigma, image = self.scale * rate, aligned_zeros(len(w))
-        self.parts = self.parts._replace(sigma=sigma)
-        out = (self.alpha, self.parts.free, self.parts.rho, self.slack)
-        form, alpha = self.form, self.alpha
+        self.parts = self.parts._replace(sigma=self.scale * rate)
+        form, alpha, image = self.form, self.parts.alpha, aligned_zeros(len(w))
         if hasattr(self.solver, "respond"):
-            value = self.solver.respond(sigma, self.centre, w, *out, image)
+            value = self.solver.respond(w, self.parts, image)
         else:
             rows = self.rows
             products = self.solver.products(self.support, w) if rows is None else rows @ w
             self.hinges = self.offset - products
-            value = respond(form, self.first, sigma, self.centre, self.hinges, *out)
+            value = respond(form, self.first, self.hinges, self.parts)
             if rows is None:
                 self.solver.combine(self.support, alpha, image)
             else:
                 image[:] = alpha @ rows
         ridge = 0.0
         if form.ridge.any():
-            sums = np.bincount(self.owners, alpha, len(self.slack))
+            sums = np.bincount(self.owners, alpha, len(form.cap))
             ridge = 0.5 * float(form.ridge @ sums**2)
-        cost = total_slack_cost(form, self.slack)
+        cost = total_slack_cost(form, self.parts.slack)
         return Told(value, cost, float(alpha @ self.offset), ridge, image)
 
     def list_starts(self) -> list[Array]:
@@ -240,7 +218,7 @@ class Planes:
 
     def keep(self) -> None:
         """Remember α(w)."""
-        self.chosen = self.alpha.copy()
+        self.chosen = self.parts.alpha.copy()
 
     def take(self, image: Array) -> None:
         """Go to the multipliers that were kept last, of this image."""

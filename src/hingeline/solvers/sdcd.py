@@ -18,15 +18,24 @@ planes known (type II).
     36 % for C = 1. It is used only if ``delta`` is given, and not before κ₁ passes are over: with
     one plane an example, at C = 0.01, no change can be that large.
 ``schedule="improved"``
-    The passes of ``"sdm"``: random order, blocks decoded in threads, an example's multipliers
-    moved until its violations have shrunk, on the Gram matrix of its planes with the weights
-    touched once, examples with little to gain left out (projected gradients), conjugate gradients
-    over all multipliers strictly inside the box late in the run.
+    The passes of :mod:`hingeline.solvers.sdm`, by projected gradients; its conjugate gradients go
+    over all multipliers strictly inside the box.
 
-Where not all violated outputs are looked for, the certificate is that of the problem restricted
-to the outputs found: the primal of the *newest* set, and of what is violated now, over a feasible
-dual. The set, which only grows, defines the estimator: a certificate adds nothing to it, and primal
-values of different moments are not compared.
+All outputs with a positive hinge share in the slack, and the loss-augmented argmax alone does not
+find them: once it is in V_i at its bound, no other ever enters, and on chains the result stays 4 to
+370 % above the optimum of OP2 (measured on small problems). So there is a choice:
+
+``violators="argmax"``
+    what the paper prints (step 10 of Algorithm 2): an estimator of its own, over what is found
+an integer k
+    the k best, exactly: likewise, over more outputs
+``"all"``
+    so many that some are new as long as any is violated: OP2 itself, and its true certificate
+
+With the first two the certificate is that of the problem restricted to the outputs found (OP5): the
+primal of the *newest* set, and of what is violated now, over a feasible dual. The set, which only
+grows, defines the estimator: a certificate adds nothing to it, and primal values of different
+moments are not compared.
 """
 
 from collections.abc import Iterable
@@ -57,19 +66,6 @@ from hingeline.core.solver import PlaneSolver
 from hingeline.solvers import enumerated
 from hingeline.solvers.enumerated import EnumeratedSDM, Work
 from hingeline.solvers.sdm import SDM, Accelerator
-
-# Which outputs enter the working set. All that have a positive hinge share in the slack, and the
-# loss-augmented argmax alone does not find them: once it is in V_i at its bound, no other ever
-# enters, and on chains the result stays 4 to 370 % above the optimum of OP2 (measured on small
-# problems). So there is a choice:
-#
-# ``"argmax"``
-#     what the paper prints (step 10 of Algorithm 2): an estimator of its own, over what is found
-# an integer k
-#     the k best, exactly: likewise, over more outputs
-# ``"all"``
-#     so many that some are new as long as any is violated: OP2 itself. A certificate enumerates
-#     every violated output, and is the true one; with the others it is that of OP5, restricted.
 
 SCHEDULES = ("improved", "published")
 BEYOND = 16  # With ``"all"``, so many outputs more than are known are looked at in a sweep.

@@ -17,10 +17,9 @@ step is ``μ'_t = gain·ρ/(ν·(t + n))``, ρ that of the pass's beginning.
 Averaging. Candidates for the primal are the averages of the iterates with weights ``W_t``, about
 ``t²``; ``Σ W_t·w_t`` needs one more vector and no work per step but for the plane's own entries.
 
-Stopping. By the certified relative gap, as everywhere: the primal of the averaged weights against
-the dual of the mean of planes. With ν these multipliers have ``L = Σ β·l`` near ν, on one side or
-the other; points of both sides are mixed to meet it (:mod:`hingeline.solvers.nu`). The first
-from above is that of the largest losses.
+Certificate. The primal of the averaged weights against the dual of the mean of planes. With ν
+these multipliers have ``L = Σ β·l`` near ν, on one side or the other; points of both sides are
+mixed to meet it (:mod:`hingeline.solvers.nu`). The first from above is that of the largest losses.
 """
 
 import math

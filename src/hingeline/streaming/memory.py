@@ -27,8 +27,8 @@ from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core import blocks
 from hingeline.core.blocks import WorkingSet, add_planes
-from hingeline.core.formulations import Formulation, make_formulation
-from hingeline.core.primitives import Compiled, Layout
+from hingeline.core.formulations import Formulation, cut_back, make_formulation
+from hingeline.core.primitives import Compiled, Layout, rows_of
 from hingeline.core.results import DualMemory
 from hingeline.solvers.enumerated import add_all, make_table
 
@@ -53,9 +53,7 @@ _EXCESS = 1e-9  # Sums of multipliers may exceed their bound by this share, whic
 
 def examples_of(problem: Any) -> Examples:
     """Rows of a problem, a constant feature last; where sequences begin, or None; labels."""
-    shape = (len(problem.indptr) - 1, problem.n_features)
-    rows = sp.csr_matrix((problem.values, problem.indices, problem.indptr), shape=shape)
-    return rows, getattr(problem, "offsets", None), problem.labels
+    return rows_of(problem), getattr(problem, "offsets", None), problem.labels
 
 
 def choose_planes(
@@ -344,10 +342,8 @@ class StoredState:
         form = self.formulation(model)
         used, mass = self.arrays["used"], self.arrays["mass"]
         owners = np.repeat(np.arange(len(used)), used)
-        cap = form.cap[owners] if form.summed else form.cap
-        sums = mass if form.summed else np.bincount(owners, weights=mass, minlength=len(used))
-        within = (sums <= cap * (1 + _EXCESS)).all()
-        require(within, "the multipliers of the state exceed their bound")
+        within = cut_back(form._replace(cap=form.cap * (1 + _EXCESS)), mass, owners)
+        require(np.array_equal(within, mass), "the multipliers of the state exceed their bound")
 
     def formulation(self, model: Any) -> Formulation:
         """What bounds the multipliers."""

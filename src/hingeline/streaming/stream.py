@@ -8,9 +8,6 @@ have: their mass follows the weights, nothing is decoded. So do the latest when 
 for, on copies. With ``memory`` the examples kept are few
 and all are visited: when others are forgotten, the multipliers of these must follow.
 
-The multipliers of all blocks make one dual state. Its weights are kept beside it while batches
-come one after the other (:class:`hingeline.streaming.memory.LiveWeights`).
-
 Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``; ``_make`` and
 ``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weigh`` and
 ``_own_options``; ``_make_layout`` and ``_roomy_stride``, which lay out weights; ``_train``, which

@@ -187,7 +187,6 @@ def constrain(problem: ChainProblem, valid: Any = None, allowed: Any = None) -> 
 
 @helper
 def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
-    """``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after."""
     length, stride = y.shape[0], problem.stride
     where = list_differences(y, z)
     count = where.shape[0]
@@ -272,7 +271,6 @@ _for_plain(_score_labels, _score_whole_row)
 
 @helper
 def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array) -> None:
-    """``w·Δf`` of all planes."""
     lo, stride = problem.offsets[i], problem.stride
     m, length = ys.shape
     A = transition(problem, w)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import kernel, strict_helper
+from hingeline._jit import kernel, strict_kernel
 from hingeline.inference import chain, chain_sums
 from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores
 
@@ -96,10 +96,11 @@ def expect_all(
             ends[1, k] += own[b - a - 1, k]
 
 
-@strict_helper
-def _add_by_feature(
+@strict_kernel
+def add_by_feature(
     indptr: Array, tokens: Array, values: Array, features: Array, nodes: Array, out: Array
 ) -> None:
+    """``out[f] += Σ_t x_tf·nodes[t]`` for some features; the matrix is CSC."""
     stride = nodes.shape[1]
     total = np.empty(stride)
     for f in features:
@@ -112,14 +113,6 @@ def _add_by_feature(
                 total[k] += v * row[k]
         for k in range(stride):
             out[f, k] += total[k]
-
-
-@kernel
-def add_by_feature(
-    indptr: Array, tokens: Array, values: Array, features: Array, nodes: Array, out: Array
-) -> None:
-    """``out[f] += Σ_t x_tf·nodes[t]`` for some features; the matrix is CSC."""
-    _add_by_feature(indptr, tokens, values, features, nodes, out)
 
 
 @kernel

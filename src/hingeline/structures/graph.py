@@ -11,7 +11,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
-from hingeline._simd import copy, list_some, rows_add, rows_add_few, rows_dot, rows_dot_few
+from hingeline._simd import list_some, rows_add, rows_add_few, rows_dot, rows_dot_few
 from hingeline.core.primitives import Compiled, register, rows_sqnorm, shift
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
@@ -30,7 +30,7 @@ def compile_problem(problem: GraphProblem) -> Compiled:
     all_cut = bool((problem.oracle.method == GRAPH_CUT).all())
     return Compiled(
         problem,
-        lengths=np.diff(problem.node_offset),
+        lengths=np.diff(problem.offsets),
         n_weights=problem.n_weights,
         scratch_size=problem.n_features + in_tables,
         exact=graph_blocks.decodes_exactly(problem) or all_cut,
@@ -65,7 +65,7 @@ def _follow_tables(
 
     Without a step ``total`` plus ``w·Δf`` of them.
     """
-    lo = problem.node_offset[i]
+    lo = problem.offsets[i]
     gold = problem.labels[lo : lo + y.shape[0]]
     graph = topology(problem.graphs, problem.graph[i])
     for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
@@ -84,9 +84,8 @@ def _follow_tables(
 
 @helper
 def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array) -> None:
-    """``w·Δf`` of all planes."""
     first = problem.graphs.node_ptr[problem.graph[i]]
-    lo = problem.node_offset[i]
+    lo = problem.offsets[i]
     m, n = ys.shape
     gold = problem.labels[lo : lo + n]
     stride = problem.n_columns
@@ -130,7 +129,7 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
 def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
     """``w += Σ_j steps_j·Δf(y_j)``: changes of one row are summed, then spread."""
     first = problem.graphs.node_ptr[problem.graph[i]]
-    lo = problem.node_offset[i]
+    lo = problem.offsets[i]
     m, n = ys.shape
     gold = problem.labels[lo : lo + n]
     stride = problem.n_columns
@@ -165,7 +164,7 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
 def _unary_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
     """The part of the unary weights: the rows that meet in one column are summed."""
     first = problem.graphs.node_ptr[problem.graph[i]]
-    lo = problem.node_offset[i]
+    lo = problem.offsets[i]
     n = y.shape[0]
     heads = np.full(problem.n_columns, -1, dtype=np.int64)
     row = np.empty(2 * n, dtype=np.int64)
@@ -224,7 +223,6 @@ def _collect(
 
 @helper
 def plane_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
-    """``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after."""
     graph = topology(problem.graphs, problem.graph[i])
     total = _unary_sqdist(problem, i, y, z, scratch)
     counts = scratch[problem.n_features :]
@@ -247,7 +245,7 @@ def unary_scores(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> 
     """
     graph = topology(problem.graphs, problem.graph[i])
     first = problem.graphs.node_ptr[problem.graph[i]]
-    lo = problem.node_offset[i]
+    lo = problem.offsets[i]
     n = graph.n_states.shape[0]
     stride = problem.n_columns
     out = np.empty(graph.unary_start[n])
@@ -313,11 +311,6 @@ def search(
 
 
 @helper
-def output_length(problem: GraphProblem, i: int) -> int:
-    return problem.node_offset[i + 1] - problem.node_offset[i]
-
-
-@helper
 def decode(problem: GraphProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     bound, scored = search(problem, i, w, loss_scale, y_out)
     return max(bound, factor_graph.assignment_score(scored, y_out))
@@ -335,7 +328,7 @@ def decode_excess(
 
 @helper
 def plane_loss(problem: GraphProblem, i: int, y: Array) -> float:
-    lo = problem.node_offset[i]
+    lo = problem.offsets[i]
     total = 0.0
     for v in range(y.shape[0]):
         total += problem.node_weight[lo + v] * problem.cost[problem.labels[lo + v], y[v]]
@@ -343,14 +336,9 @@ def plane_loss(problem: GraphProblem, i: int, y: Array) -> float:
 
 
 @helper
-def truth(problem: GraphProblem, i: int, y_out: Array) -> None:
-    copy(problem.labels[problem.node_offset[i] :], y_out)
-
-
-@helper
 def _follow_plane(problem: GraphProblem, i: int, y: Array, step: float, w: Array) -> float:
     """``w += step·Δf``; without a step ``w·Δf``."""
-    lo = problem.node_offset[i]
+    lo = problem.offsets[i]
     gold = problem.labels[lo : lo + y.shape[0]]
     total = 0.0
     for v in range(y.shape[0]):
@@ -382,7 +370,7 @@ def decode_all(
 ) -> None:
     """Best state found of every variable; by graph a bound on the best value, and if it is met."""
     for i in order:
-        y = y_out[problem.node_offset[i] : problem.node_offset[i + 1]]
+        y = y_out[problem.offsets[i] : problem.offsets[i + 1]]
         bounds[i], scored = search(problem, i, w, 0.0, y)
         values[i] = factor_graph.assignment_score(scored, y)
         tight[i] = factor_graph.meets(scored, y, bounds[i], TIGHT)
@@ -399,7 +387,7 @@ def conditional_scores_all(
     """
     for i in order:
         scored = score_graph(problem, i, w, 0.0)
-        y = ys[problem.node_offset[i] : problem.node_offset[i + 1]].copy()
+        y = ys[problem.offsets[i] : problem.offsets[i + 1]].copy()
         for v in range(y.shape[0]):
             at = start[i] + scored.graph.unary_start[v]
             factor_graph.conditional_scores(scored, v, y, out[at:])

@@ -33,7 +33,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper
 from hingeline._simd import rows_add, rows_dot
-from hingeline.core.primitives import Block, Compiled, Layout, pad_row, stack_blocks
+from hingeline.core.primitives import Compiled, Layout, pad_row, stack_blocks
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Topologies, Topology
 from hingeline.inference.map import ENUMERATION, MAX_PRODUCT, Oracle, make_oracle
@@ -53,7 +53,7 @@ class GraphProblem(NamedTuple):
     factor_template: Array  # int32, over the factors of all graphs
     factor_table: Array  # int64, over the factors of all graphs: table_offset of the template
     # Features of variables: rows of one CSR matrix; several variables may share a row.
-    node_offset: Array  # (n + 1,) int64: the variables of example i among those of all examples
+    offsets: Array  # (n + 1,) int64: the variables of example i among those of all examples
     row: Array  # (variables,) int64: row of each variable
     indptr: Array  # (rows + 1,) int64
     indices: Array  # int32
@@ -84,10 +84,8 @@ def layout(n_features: int, n_columns: int, tables: Mapping[str, tuple[int, int]
     The columns of the unary weights are the states of all unary templates, one after the other.
     """
     found = stack_blocks({"unary": n_features}, n_columns, pad_row(n_columns))
-    at = found.size
     for name, (rows, states) in tables.items():
-        found[name] = Block(at, rows, states, states)
-        at = found[name].stop
+        found = stack_blocks({name: rows}, states, states, found)
     return found
 
 
@@ -117,8 +115,8 @@ def make_problem(
     """
     as_array = np.ascontiguousarray
     graph = as_array(np.arange(len(graphs.node_ptr) - 1) if graph is None else graph, np.int32)
-    node_offset = factor_graph.starts_of(np.diff(graphs.node_ptr)[graph])
-    n_variables = int(node_offset[-1])
+    offsets = factor_graph.starts_of(np.diff(graphs.node_ptr)[graph])
+    n_variables = int(offsets[-1])
     features = as_array(table_features, np.int64)
     states = as_array(table_states, np.int64)
     n_features = int(matrix.shape[1])
@@ -133,7 +131,7 @@ def make_problem(
         node_template=as_array(node_template, np.int32),
         factor_template=as_array(factor_template, np.int32),
         factor_table=table_offset[as_array(factor_template, np.int32)].astype(np.int64),
-        node_offset=node_offset,
+        offsets=offsets,
         row=np.arange(n_variables) if row is None else as_array(row, np.int64),
         indptr=as_array(matrix.indptr, np.int64),
         indices=as_array(matrix.indices, np.int32),
@@ -267,7 +265,7 @@ def mean_square(problem: GraphProblem, cap: Array) -> float:
 def find_row(problem: GraphProblem, i: int, v: int) -> tuple[int, int, int]:
     """Column of state 0 of variable v, and where its features begin and end."""
     first = problem.graphs.node_ptr[problem.graph[i]]
-    row = problem.row[problem.node_offset[i] + v]
+    row = problem.row[problem.offsets[i] + v]
     column = problem.column_start[problem.node_template[first + v]]
     return column, problem.indptr[row], problem.indptr[row + 1]
 
@@ -275,7 +273,7 @@ def find_row(problem: GraphProblem, i: int, v: int) -> tuple[int, int, int]:
 @helper
 def group_end(problem: GraphProblem, i: int, v: int, n: int) -> int:
     """End of the run of variables from v that share a row of features and no weight."""
-    at = problem.node_offset[i]
+    at = problem.offsets[i]
     first = problem.graphs.node_ptr[problem.graph[i]]
     end = v + 1
     while (
@@ -334,7 +332,7 @@ def variable_add(problem: GraphProblem, i: int, v: int, n: int, steps: Array, w:
 @helper
 def variable_loss(problem: GraphProblem, i: int, v: int, s: int) -> float:
     """What state s of variable v costs."""
-    at = problem.node_offset[i] + v
+    at = problem.offsets[i] + v
     return problem.node_weight[at] * problem.cost[problem.labels[at], s]
 
 
@@ -368,7 +366,7 @@ def add_variables(
 @helper
 def true_state(problem: GraphProblem, i: int, v: int) -> int:
     """True state of variable v."""
-    return problem.labels[problem.node_offset[i] + v]
+    return problem.labels[problem.offsets[i] + v]
 
 
 @helper
@@ -383,7 +381,7 @@ def find_table(problem: GraphProblem, i: int, c: int) -> tuple[int, int, int]:
 @helper
 def true_joint(problem: GraphProblem, graph: Topology, i: int, c: int) -> int:
     """True joint state of factor c."""
-    at = problem.node_offset[i]
+    at = problem.offsets[i]
     return factor_graph.joint_index(graph, c, problem.labels[at : at + graph.n_states.shape[0]])
 
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, kernel, prefetch, strict_helper
-from hingeline._simd import largest, rows_add, rows_add_few, rows_dot
+from hingeline._simd import largest, row_add, row_dot, rows_add, rows_add_few, rows_dot
 from hingeline.core.primitives import Compiled, Layout, pad_row, put_product, register, stack_blocks
 
 FAR = 524288  # Weight vectors up to this length are near enough that sending for them costs more.
@@ -115,10 +115,7 @@ def is_dense(problem: MulticlassProblem) -> bool:
 def multiply_curvature(
     problem: MulticlassProblem, scales: Array, rho: Array, sigma: Array
 ) -> tuple[Callable[[Array], Array], Array]:
-    """What multiplies vectors by the matrix of :func:`add_curvature`, and its diagonal.
-
-    ``scales`` (examples, classes) are 0 where multipliers are not free.
-    """
+    """What multiplies vectors by the matrix of :func:`add_curvature`, and its diagonal."""
     d, m = problem.n_features, problem.n_labels
     some = np.flatnonzero(scales.any(axis=1))
     if np.count_nonzero(scales) < FEW_PAIRS * len(some) * m:
@@ -187,18 +184,9 @@ def score_pairs(
     problem: MulticlassProblem, examples: Array, classes: Array, table: Array, out: Array
 ) -> None:
     """``x_i·table[k]`` of pairs of an example and a class; the table is (classes, features)."""
+    indptr, indices, values = problem.indptr, problem.indices, problem.values
     for p in range(examples.shape[0]):
-        row = table[classes[p]]
-        lo, hi = problem.indptr[examples[p]], problem.indptr[examples[p] + 1]
-        total = 0.0
-        if hi - lo == problem.n_features:
-            x = problem.values[lo:hi]
-            for f in range(x.shape[0]):
-                total += x[f] * row[f]
-        else:
-            for f in range(lo, hi):
-                total += problem.values[f] * row[problem.indices[f]]
-        out[p] = total
+        out[p] = row_dot(indptr, indices, values, examples[p], table[classes[p]])
 
 
 @kernel
@@ -206,16 +194,9 @@ def add_pairs(
     problem: MulticlassProblem, examples: Array, classes: Array, steps: Array, table: Array
 ) -> None:
     """``table[k] += step·x_i`` for pairs of an example and a class, each with a step."""
+    indptr, indices, values = problem.indptr, problem.indices, problem.values
     for p in range(examples.shape[0]):
-        row = table[classes[p]]
-        lo, hi = problem.indptr[examples[p]], problem.indptr[examples[p] + 1]
-        if hi - lo == problem.n_features:
-            x = problem.values[lo:hi]
-            for f in range(x.shape[0]):
-                row[f] += steps[p] * x[f]
-        else:
-            for f in range(lo, hi):
-                row[problem.indices[f]] += steps[p] * problem.values[f]
+        row_add(indptr, indices, values, examples[p], steps[p], table[classes[p]])
 
 
 @helper

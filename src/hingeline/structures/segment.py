@@ -26,7 +26,6 @@ from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, kernel
 from hingeline._simd import list_some, rows_add, rows_dot
 from hingeline.core.primitives import (
-    Block,
     Compiled,
     Layout,
     lay_out_tokens,
@@ -104,10 +103,7 @@ def layout(
         "transition": n_labels,
         **({"start": 1, "end": 1} if boundary else {}),
     }
-    at = found.size
-    for name, block in stack_blocks(tail, n_labels, pad_row(n_labels)).items():
-        found[name] = Block(at + block.start, *block[1:])
-    return found
+    return stack_blocks(tail, n_labels, pad_row(n_labels), found)
 
 
 def layout_of(problem: SegmentProblem) -> Layout:
@@ -378,7 +374,6 @@ def planes_add(problem: SegmentProblem, i: int, ys: Array, steps: Array, w: Arra
 
 @helper
 def plane_sqdist(problem: SegmentProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
-    """``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after."""
     length = y.shape[0]
     where = list_differences(y, z)
     total = rows_sqdist(problem, i, y, z, where, ROLES * problem.n_labels, scratch)

@@ -175,7 +175,7 @@ def visit_variables(
         graph_blocks.row_scores(problem, i, first, w, scratch.columns)
         for k in range(problem.n_columns):
             scratch.steps[k] = 0.0
-    square = cap * problem.row_sqnorm[problem.row[problem.node_offset[i] + first]]  # c_i‖x‖²
+    square = cap * problem.row_sqnorm[problem.row[problem.offsets[i] + first]]  # c_i‖x‖²
     gain, moved = 0.0, False
     for u in range(first, end):
         if dual.gaps[block + u] < dual.least:

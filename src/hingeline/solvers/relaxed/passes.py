@@ -59,7 +59,7 @@ def locate_pair(problem: Any, dual: Dual, graph: Topology, i: int, c: int) -> Pa
     """Pair c of example i."""
     blocks = dual.blocks
     a, b = graph.scope[2 * c], graph.scope[2 * c + 1]
-    labels = problem.node_offset[i]
+    labels = problem.offsets[i]
     true_a, true_b = problem.labels[labels + a], problem.labels[labels + b]
     at_a, at_b = blocks.unary_at[i] + 2 * a, blocks.unary_at[i] + 2 * b
     places = at_a + true_a, at_a + 1 - true_a, at_b + true_b, at_b + 1 - true_b
@@ -404,7 +404,7 @@ def evaluate(problem: Any, dual: Dual, still: Dual, order: Array, rounds: int, o
     blocks = dual.blocks
     scratch = any_factors.make_scratch(problem, dual)
     for i in order:
-        n = problem.node_offset[i + 1] - problem.node_offset[i]
+        n = problem.offsets[i + 1] - problem.offsets[i]
         more = 1 if rounds > 0 else 0  # nothing is set aside where nothing moves
         a, b = blocks.unary_at[i], blocks.unary_at[i + more]
         c, d = blocks.mass_at[i], blocks.mass_at[i + more]
@@ -473,7 +473,7 @@ def cut_units(problem: Any, blocks: Blocks, together: int, starts: Array, owners
     """
     count = 0
     for i in range(blocks.block_at.shape[0] - 1):
-        n = problem.node_offset[i + 1] - problem.node_offset[i]
+        n = problem.offsets[i + 1] - problem.offsets[i]
         end = blocks.block_at[i + 1] - blocks.block_at[i]
         b = 0
         while b < end:
@@ -503,7 +503,7 @@ def pass_units(
     gain = met = 0.0
     for k in range(order.shape[0]):
         i = units.owners[order[k]]
-        n = problem.node_offset[i + 1] - problem.node_offset[i]
+        n = problem.offsets[i + 1] - problem.offsets[i]
         lo, hi = units.starts[order[k]], units.starts[order[k] + 1]
         first, end = lo - blocks.block_at[i], hi - blocks.block_at[i]
         if first < n:

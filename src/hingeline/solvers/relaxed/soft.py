@@ -46,9 +46,8 @@ value of marginals that agree. Whenever the gap of the soft problem is small bes
     ever more stiffly, and passes gain ever less.
 
 Memory. Variables' marginals and their factors' sums are float64, a factor's marginals float32
-without the true joint state: 12 bytes for a pair of binary variables, and 4 for its gap; its centre
-of messages takes 16, where there is one. Steps are taken by what was stored, so that rounding does
-not build up in w. Of pages that no step has touched, most systems keep none.
+without the true joint state. Steps are taken by what was stored, so that rounding does not build up
+in w. Of pages that no step has touched, most systems keep none.
 """
 
 import math
@@ -186,9 +185,9 @@ class SoftBCFW(CertifiedSolver):
             self.repair()
         else:  # at the truth, where factors already are, and w is 0
             problem, graphs = self.problem, self.problem.graphs
-            example = np.repeat(np.arange(compiled.n), np.diff(problem.node_offset))
+            example = np.repeat(np.arange(compiled.n), np.diff(problem.offsets))
             own = problem.graph[example]
-            place = graphs.node_ptr[own] + own + np.arange(len(own)) - problem.node_offset[example]
+            place = graphs.node_ptr[own] + own + np.arange(len(own)) - problem.offsets[example]
             truth = self.blocks.unary_at[example] + graphs.unary_start[place] + problem.labels
             self.mu[truth], self.sums[truth] = 1.0, np.diff(graphs.incident_start)[place]
 
@@ -276,7 +275,7 @@ class SoftBCFW(CertifiedSolver):
             known = worth if len(worth) else known
         order = self.rng.permutation(known) if ordered else known
         if first and ordered:
-            ends = self.blocks.block_at[:-1] + np.diff(self.problem.node_offset)
+            ends = self.blocks.block_at[:-1] + np.diff(self.problem.offsets)
             factors = starts[order] >= ends[self.units.owners[order]]
             order = order[np.argsort(factors, kind="stable")]
         most = max(-(-len(order) // PARTS_BY_GAP), 1) if by_gap else UNITS_DRAWN
@@ -338,7 +337,7 @@ class SoftBCFW(CertifiedSolver):
 
     def _update_dual(self) -> None:
         """The dual side after an evaluation; hard constraints are hardened where it is time."""
-        variables = np.diff(self.problem.node_offset)[self.active].sum()
+        variables = np.diff(self.problem.offsets)[self.active].sum()
         self.fractional = float(self.terms[:, FRACTIONAL].sum() / max(variables, 1))
         self.value = self._soft_dual()
         if not self.constrained:
