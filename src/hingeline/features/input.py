@@ -203,10 +203,11 @@ def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array
             raise ValueError(f"{where} {label!r}: every token needs a label.")
     with contextlib.suppress(TypeError):  # mixed types stay in the order of first occurrence
         distinct.sort()
-    classes = np.asarray(distinct)
-    if classes.ndim != 1 or classes.tolist() != distinct:
-        classes = np.empty(len(distinct), dtype=object)
-        classes[:] = distinct
+    classes = np.empty(len(distinct), dtype=object)
+    classes[:] = distinct
+    with contextlib.suppress(ValueError):  # tuples beside texts
+        if (plain := np.asarray(distinct)).ndim == 1 and plain.tolist() == distinct:
+            classes = plain
     return classes, {label: k for k, label in enumerate(distinct)}
 
 
@@ -223,7 +224,8 @@ def _plain(X: Any, lengths: Any = None) -> Any:
     """Columns of frames as lists, frames of single sequences as arrays or lists of tuples."""
     if lengths is None and hasattr(X, "columns"):
         how = "hingeline.features.from_frame(frame, group=..., label=...)"
-        raise TypeError(f"X is a frame: cut it into sequences with {how}.")
+        row = ", or pass the column that holds a list of tokens in each row"
+        raise TypeError(f"X is a frame: cut it into sequences with {how}{row}.")
     if hasattr(X, "groups") and hasattr(X, "agg"):
         how = "frame.groupby(sentence)[column].agg(list)"
         raise TypeError(f"X is a frame in groups: pass the lists of one column, {how}.")
@@ -240,6 +242,9 @@ def _plain(X: Any, lengths: Any = None) -> Any:
     for i, x in enumerate(X):
         if isinstance(x, str) and len(x.split()) > 1:
             raise TypeError(f"X[{i}] is one string: cut it into tokens, such as X[{i}].split().")
+        if isinstance(x, dict) and any(map(is_list, x.values())):
+            what = f"X[{i}] is a dict with the lists {', '.join(map(repr, x)):.80}"
+            raise TypeError(f"{what}: pass one of each, X=[x[name] for x in X], and likewise y.")
         if isinstance(x, (str, bytes, dict, numbers.Real)):
             what = f"X[{i}] is {x!r:.40}, one token or number, not a sequence of tokens"
             raise TypeError(f"{what}: {how}.")
@@ -319,6 +324,8 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
         if sp.issparse(sentence) or not is_list(sentence) or isinstance(sentence, Mapping):
             return None  # not a list of tokens; the check of sequences says so
         for token in sentence:
+            if token is None or (isinstance(token, float) and token != token):
+                continue  # a missing word, which the check of words names
             if isinstance(token, str):
                 return TokenTemplates()
             if isinstance(token, (bytes, dict, set, frozenset)):
