@@ -197,6 +197,18 @@ def as_callbacks(callbacks: Any) -> list[Any]:
     return list(callbacks)
 
 
+def bind_callbacks(estimator: Any) -> list[Any]:
+    """The callbacks of an estimator that is about to be fitted.
+
+    Those that watch an estimator watch this one: a clone has copies that know a copy of another.
+    """
+    callbacks = as_callbacks(estimator.callbacks)
+    for callback in callbacks:
+        if hasattr(callback, "estimator"):
+            callback.estimator = estimator
+    return callbacks
+
+
 def check_loss(loss: Any, default: str, labels: Any, *, vector: bool, whole: str = "") -> Array:
     """``loss`` as a cost matrix (true label, predicted label).
 

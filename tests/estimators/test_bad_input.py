@@ -276,6 +276,29 @@ def test_label_sets_in_a_column(column: Any) -> None:
     check(error, ["list of label sets", "MultiLabelBinarizer"])
 
 
+def test_padding_of_other_libraries_is_told() -> None:
+    y = [[0, 1, -100, -100], [0, 1], [1, 0, -100]]
+    with pytest.warns(UserWarning, match="y holds -100.*cut the padding off"):
+        assert -100 in ChainSSVM(random_state=0).fit(SEQUENCES, y).classes_
+
+
+def test_labels_may_be_tensors_of_other_libraries() -> None:
+    class Tensor:
+        def __init__(self, values: Any) -> None:
+            self.values = np.array(values)
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return self.values
+
+        def __len__(self) -> int:
+            return len(self.values)
+
+    model = ChainSSVM(random_state=0).fit(
+        SEQUENCES, [Tensor([0, 1, 2, 0][: len(x)]) for x in SEQUENCES]
+    )
+    assert model.classes_.tolist() == [0, 1, 2]
+
+
 def test_tuples_and_texts_are_labels_side_by_side() -> None:
     y = [[("a", 1), "b", "b", "c"], ["b", "b"], ["b", "c", "b"]]
     model = ChainSSVM(random_state=0).fit(SEQUENCES, y)

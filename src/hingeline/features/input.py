@@ -20,6 +20,7 @@ from hingeline._checks import (
     numeric_matrix,
     require,
     require_type,
+    warn,
     whole_number,
 )
 from hingeline._files import pack_texts, unpack_texts
@@ -166,7 +167,8 @@ def stack_labels(
     require(len(y) == len(offsets) - 1, f"{what}: there must be as many.")
     flat = []
     for i, (labels, n) in enumerate(zip(y, np.diff(offsets).tolist(), strict=True)):
-        labels = labels.to_list() if hasattr(labels, "to_list") else labels
+        if hasattr(labels, "to_list") or hasattr(labels, "__array__"):
+            labels = labels.to_list() if hasattr(labels, "to_list") else np.asarray(labels)
         if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, np.ndarray)):
             how = f"a list of {n} labels, one for each {part} of X[{i}]"
             raise TypeError(f"y[{i}] is {labels!r:.40}, expected {how}.")
@@ -203,6 +205,9 @@ def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array
             raise ValueError(f"{where} {label!r}: every token needs a label.")
     with contextlib.suppress(TypeError):  # mixed types stay in the order of first occurrence
         distinct.sort()
+    if distinct[:1] == [-100] and distinct[1:2] != [-99]:
+        how = "cut the padding off, or these tokens are learnt as a label of their own"
+        warn(f"y holds -100, which other libraries ignore: {how}.")
     classes = np.empty(len(distinct), dtype=object)
     classes[:] = distinct
     with contextlib.suppress(ValueError):  # tuples beside texts
