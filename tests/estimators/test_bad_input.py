@@ -529,11 +529,13 @@ def test_chain(params: Any, data: Any, kind: Any, pieces: Any) -> None:
 
 
 class NoLoss(Structure):
+    exact = False
+
     def joint_feature(self, x: Any, y: Any) -> Any:
         return np.ones(2)
 
     def decode(self, x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
-        return y_true
+        return y_true if len(y_true) else np.array([0])
 
 
 class Plain(NoLoss):
@@ -571,6 +573,27 @@ class LengthOfX(Plain):
         return np.ones(len(x))
 
 
+class Growing(Plain):
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        x *= 2
+        return x
+
+
+class Listed(Plain):
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        return [1.0, 2.0]
+
+
+class LossOfArrays(Plain):
+    def loss(self, y_true: Any, y: Any) -> Any:
+        return y_true != y
+
+
+class LooksAtTheTruth(Plain):
+    def decode(self, x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
+        return np.array([y_true[0]])
+
+
 INPUTS = list(X)
 OUTPUTS = [0, 1, 2, 0]
 CUSTOM = [
@@ -601,6 +624,9 @@ CUSTOM = [
     ("NaN later", FarOff(), {}, ([[1], [np.nan]], [0, 1]), ValueError, ["(X[1], y[1])", "NaN"]),
     ("1e200", FarOff(), {}, ([[1], [1e200]], [0, 1]), ValueError, ["above 1e100", "scale"]),
     ("true loss", Costly(), {}, (INPUTS, OUTPUTS), ValueError, ["loss(y[0], y[0]) is 1"]),
+    ("changes x", Growing(), {}, ([X[0].copy()], [0]), ValueError, ["neither change x and y"]),
+    ("list", Listed(), {}, (INPUTS, OUTPUTS), TypeError, ["y[0]) must be an array, got list"]),
+    ("array of losses", LossOfArrays(), {}, (INPUTS, OUTPUTS), TypeError, ["must be a number"]),
     ("scalar", Scalar(), {}, (INPUTS, OUTPUTS), TypeError, ["decode returns", "1 ints"]),
     (
         "features of other lengths",
@@ -646,6 +672,12 @@ def test_custom(structure: Any, params: Any, data: Any, kind: Any, pieces: Any) 
     with pytest.raises(kind) as error:
         SSVM(structure, **params).fit(*data)
     check(error, pieces)
+
+
+def test_a_decode_that_wants_the_truth_to_predict() -> None:
+    with pytest.raises(IndexError) as error:
+        SSVM(LooksAtTheTruth()).fit(INPUTS, OUTPUTS)
+    assert "y_true is empty then" in error.value.__notes__[0]
 
 
 def test_compiled_structures_want_arrays(compiled_chain: Any) -> None:
