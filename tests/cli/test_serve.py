@@ -19,7 +19,7 @@ import pytest
 
 import hingeline
 from browser import COMMAND, wants_browser
-from cli.commands import done, refused
+from cli.commands import done, refused, run
 from hingeline.cli.files import layout_of
 from hingeline.cli.serve import Server, Tagger
 from hingeline.data.conll import read_conll
@@ -204,6 +204,16 @@ def test_the_command_refuses_what_it_cannot_show(models: Any, tmp_path: Path) ->
     done("train", rows, "-m", tmp_path / "rows.hinge", "-q")
     assert "does not label words" in refused("serve", tmp_path / "rows.hinge")
     assert "--keep-state" in refused("serve", models[1], "-o", tmp_path / "new.hinge")
+
+
+def test_ctrl_c_ends_the_page_without_complaint(models: Any, monkeypatch: Any) -> None:
+    def interrupt(server: Server) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "serve_forever", interrupt)
+    result = run("serve", models[0], "--port", "0")
+    assert result.exit_code == 0
+    assert "interrupted" not in result.stderr
 
 
 def test_a_calibrated_model_says_how_likely_its_labels_are_right(

@@ -267,6 +267,6 @@ def serve(
     if "calibration" in estimator.metadata_:
         tagger.sure = CalibratedChain.load(model)
     tagger.tag(" ".join(layout.columns))  # loads or compiles kernels before the first question
-    with blame("--port"), Server(tagger, port) as server:
+    with blame("--port"), Server(tagger, port) as server, suppress(KeyboardInterrupt):
         typer.echo(f"hingeline: {model} is at {server.address} (Ctrl-C ends it)")
         server.serve_forever()
