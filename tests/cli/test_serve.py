@@ -206,6 +206,12 @@ def test_the_command_refuses_what_it_cannot_show(models: Any, tmp_path: Path) ->
     assert "--keep-state" in refused("serve", models[1], "-o", tmp_path / "new.hinge")
 
 
+def test_a_port_that_is_taken_is_named(models: Any, server: Server) -> None:
+    port = server.server_address[1]
+    said = refused("serve", models[0], "--port", port)
+    assert said.startswith(f"--port {port}: Address already in use: name another one")
+
+
 def test_ctrl_c_ends_the_page_without_complaint(models: Any, monkeypatch: Any) -> None:
     def interrupt(server: Server) -> None:
         raise KeyboardInterrupt

@@ -19,7 +19,6 @@ from typer import Option
 
 import hingeline.data
 from hingeline.cli import app, files
-from hingeline.cli.app import blame
 
 #: Bytes of a request, labellings of a sentence, and contributions to a decision.
 _LARGEST, _N_BEST, _N_REASONS = 1_000_000, 4, 12
@@ -267,6 +266,11 @@ def serve(
     if "calibration" in estimator.metadata_:
         tagger.sure = CalibratedChain.load(model)
     tagger.tag(" ".join(layout.columns))  # loads or compiles kernels before the first question
-    with blame("--port"), Server(tagger, port) as server, suppress(KeyboardInterrupt):
+    try:
+        server = Server(tagger, port)
+    except OSError as error:
+        how = "name another one, or 0 for any that is free"
+        raise ValueError(f"--port {port}: {error.strerror}: {how}.") from None
+    with server, suppress(KeyboardInterrupt):
         typer.echo(f"hingeline: {model} is at {server.address} (Ctrl-C ends it)")
         server.serve_forever()
