@@ -15,6 +15,7 @@ from hingeline import (
     SSVM,
     ChainSSVM,
     DependencySSVM,
+    Graph,
     GraphSSVM,
     MulticlassSSVM,
     MultilabelSSVM,
@@ -696,6 +697,7 @@ NAN = float("nan")
 ROWS = [{"tokens": ["dogs", "bark"], "ner_tags": [0, 0]}]
 TAGGER = lambda: ChainSSVM(tol=0.5).fit([["a", "b"]] * 3, [["A", "B"]] * 3)  # noqa: E731
 ODD = [
+    (lambda: Graph.from_image("x.png"), TypeError, "image is 'x.png': pass its pixels as numbers"),
     (lambda: ChainSSVM().fit(ROWS, [["O", "O"]]), TypeError, r"X\[0\] is a dict with the lists"),
     (lambda: ChainSSVM().fit([[None, "a"]], [["O", "O"]]), TypeError, r"token 0 of X\[0\] is None"),
     (lambda: ChainSSVM().fit([[NAN, "a"]], [["O", "O"]]), TypeError, r"token 0 of X\[0\] is nan"),
