@@ -197,6 +197,18 @@ def as_callbacks(callbacks: Any) -> list[Any]:
     return list(callbacks)
 
 
+def bind_callbacks(estimator: Any) -> list[Any]:
+    """The callbacks of an estimator that is about to be fitted.
+
+    Those that watch an estimator watch this one: a clone has copies that know a copy of another.
+    """
+    callbacks = as_callbacks(estimator.callbacks)
+    for callback in callbacks:
+        if hasattr(callback, "estimator"):
+            callback.estimator = estimator
+    return callbacks
+
+
 def check_loss(loss: Any, default: str, labels: Any, *, vector: bool, whole: str = "") -> Array:
     """``loss`` as a cost matrix (true label, predicted label).
 
@@ -345,12 +357,19 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
 
 
 def refuse_text(X: Any, name: str = "X") -> None:
-    """Refuse a list of texts or dicts where rows of numbers are wanted."""
-    if isinstance(X, (list, tuple)) and X and isinstance(X[0], (str, Mapping)):
-        kind, maker = ("texts", "Tfidf") if isinstance(X[0], str) else ("dicts", "Dict")
+    """Refuse texts or dicts, in a list or in columns of a frame, where numbers are wanted."""
+    for column in getattr(X, "columns", ()) if hasattr(X, "dtypes") else ():
+        text = next((x for x in X[column].to_numpy().flat[:1] if isinstance(x, str)), None)
+        what = f"column {column!r} of {name} holds {text!r:.40}, but numbers are expected"
+        require(text is None, f"{what}: leave it out, or use OneHotEncoder() on it.", TypeError)
+    if not (isinstance(X, (list, tuple)) and X):
+        return
+    words = isinstance(X[0], (list, tuple)) and X[0] and isinstance(X[0][0], str)
+    if words or isinstance(X[0], (str, Mapping)):
+        kind, maker = ("dicts", "Dict") if isinstance(X[0], Mapping) else ("texts", "Tfidf")
         what = f"{name}[0] is {X[0]!r:.40}, but rows of numbers are expected"
-        how = f"turn {kind} into numbers first, such as {maker}Vectorizer().fit_transform(X)"
-        raise TypeError(f"{what}: {how}.")
+        maker += f"Vectorizer({'analyzer=list' if words else ''}).fit_transform(X)"
+        raise TypeError(f"{what}: turn {kind} into numbers first, such as {maker}.")
 
 
 def refuse_none(y: Any) -> None:

@@ -55,6 +55,17 @@ def file_beside(source: Any, *replacements: tuple[str, str]) -> Any:
 
 
 @contextlib.contextmanager
+def _named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors of the system name this file where they name none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+
+
+@contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write that takes the place of ``path`` once it is complete and on disk.
 
@@ -64,7 +75,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     target = Path(os.path.realpath(path))  # a link keeps pointing to what is replaced
     if target.exists() and not target.is_file():
-        with open(target, "wb") as device:  # refused for a folder
+        with _named(path), open(target, "wb") as device:  # refused for a folder
             yield device
         return
     beginning = os.fsdecode(b"." + os.fsencode(target.name)[:_SHARE] + b".")
@@ -74,7 +85,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except OSError as error:  # name the file that the caller named
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
     try:
-        with file:
+        with _named(path), file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -83,11 +94,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             if fcntl is None:  # Windows does not rename open files
                 file.close()
             os.replace(temporary, target)
-    except BaseException as error:
+    except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
         raise
     if hasattr(os, "O_DIRECTORY"):  # the new name is on disk only when its folder is
         with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ class EarlyStopping:
 
     Parameters
     ----------
-    estimator : estimator; the one that is being fitted
+    estimator : estimator; the one that is being fitted (a clone's callback watches the clone)
     X, y : held-out data
     patience : int, default=3; passes without improvement before stopping
     scoring : callable or str, optional

@@ -432,3 +432,17 @@ def test_a_disk_that_is_full(folder, monkeypatch):
     assert said.endswith(f"--model: {folder / 'm.hinge'}: No space left on device.\n")
     assert (folder / "m.hinge").read_bytes() == before
     assert {file.name for file in folder.iterdir()} == {"train", "test", "m.hinge"}
+
+
+def test_running_text_without_raw_is_told_of_it(models, folder):
+    text = write(folder / "notes.txt", "Ann met Bob .\nShe sat .\n")
+    for content in ("Ann met Bob .\nShe sat .\n", "Ann met Bob .\n"):
+        said = refused("predict", models / "conll.hinge", write(text, content))
+        assert said.endswith("(running text wants --raw)."), said
+    assert "B-PER" in done("predict", models / "conll.hinge", text, "--raw")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_disk(models, folder):
+    said = refused("predict", models / "conll.hinge", folder / "test", "-o", "/dev/full")
+    assert said.endswith("/dev/full: No space left on device."), said

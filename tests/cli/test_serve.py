@@ -19,7 +19,7 @@ import pytest
 
 import hingeline
 from browser import COMMAND, wants_browser
-from cli.commands import done, refused
+from cli.commands import done, refused, run
 from hingeline.cli.files import layout_of
 from hingeline.cli.serve import Server, Tagger
 from hingeline.data.conll import read_conll
@@ -168,6 +168,8 @@ def test_a_model_that_cannot_be_written_is_said(models: Any, tmp_path: Path) -> 
         ("POST", "/explain", {"rows": [], "position": 0}, {}, 400),
         ("POST", "/explain", {"rows": [["a", "b"]], "position": 0}, {}, 400),
         ("POST", "/explain", {"rows": [["a"]], "position": 1}, {}, 400),
+        ("POST", "/explain", {"rows": [["a"]], "position": True}, {}, 400),
+        ("POST", "/model", {"text": "x"}, {}, 400),
         ("POST", "/correct", {"rows": [["a"]], "labels": []}, {}, 400),
         ("POST", "/correct", {"rows": [["a"]], "labels": ["x\ny"]}, {}, 400),
         ("POST", "/tag", {"text": "x" * 2_000_000}, {}, 413),
@@ -184,7 +186,9 @@ def test_others_and_bad_requests_are_refused(
         assert status == 413
         return
     assert found == status
-    assert answer["error"].endswith(".") or status == 400
+    assert answer["error"].endswith(".") or body == "[" * 100_000
+    python = ("Tagger", "initial_value", "truth value")  # of its own errors
+    assert not any(word in answer["error"] for word in python)
     assert ask(server, "POST", "/tag", {"text": "Anna"})[0] == 200
 
 
@@ -200,6 +204,22 @@ def test_the_command_refuses_what_it_cannot_show(models: Any, tmp_path: Path) ->
     done("train", rows, "-m", tmp_path / "rows.hinge", "-q")
     assert "does not label words" in refused("serve", tmp_path / "rows.hinge")
     assert "--keep-state" in refused("serve", models[1], "-o", tmp_path / "new.hinge")
+
+
+def test_a_port_that_is_taken_is_named(models: Any, server: Server) -> None:
+    port = server.server_address[1]
+    said = refused("serve", models[0], "--port", port)
+    assert said.startswith(f"--port {port}: Address already in use: name another one")
+
+
+def test_ctrl_c_ends_the_page_without_complaint(models: Any, monkeypatch: Any) -> None:
+    def interrupt(server: Server) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "serve_forever", interrupt)
+    result = run("serve", models[0], "--port", "0")
+    assert result.exit_code == 0
+    assert "interrupted" not in result.stderr
 
 
 def test_a_calibrated_model_says_how_likely_its_labels_are_right(

@@ -248,3 +248,27 @@ def test_words_that_are_one_sentence_are_said(content, tmp_path):
     assert "All words are one sentence: a blank line after each, or a column named sentence" in told
     two = write(tmp_path / "two", "Ann B-PER\nran O\n\nBob B-PER\nsat O\n")
     assert "one sentence" not in run("train", two, "-m", tmp_path / "m.hinge").stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("tag,word,pos\nB,Ann,N\nO,ran,V\n", "The labels are the last column, pos: --label tag"),
+        ("Ann O\nran O\n\nBob O\n", "All labels are O: is col1 the column of the labels"),
+        ("".join(f"O w{i}\n\n" for i in range(101)), "There are 101 different labels: is col1 the"),
+    ],
+)
+def test_a_doubtful_column_of_labels_is_said(content, words, tmp_path):
+    file = write(tmp_path / "file.csv", content)
+    assert words in run("train", file, "-m", tmp_path / "m.hinge", "--max-iter", 1).stderr
+    fine = write(tmp_path / "fine", conll(sentences(20, 0), 0, 1, 2))
+    told = run("train", fine, "-m", tmp_path / "m.hinge").stderr
+    assert "--label" not in told
+
+
+@pytest.mark.parametrize(
+    "content", ["Ann\tB\n\nBob\tB\nran\t\n", "sentence,word,tag\n1,Ann,B\n2,a,O\n2,b,\n"]
+)
+def test_a_token_without_a_label_is_refused(content, tmp_path):
+    said = refused("train", write(tmp_path / "file", content), "-m", tmp_path / "m.hinge")
+    assert "token 2 of sentence 2 has no label (column " in said

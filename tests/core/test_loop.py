@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
@@ -260,6 +261,19 @@ def test_early_stopping(small: Any, kind: str) -> None:
     first = list(stopping.scores_)
     model.fit(X, y)  # a second fit begins anew
     assert stopping.scores_ == first
+
+
+def test_early_stopping_watches_the_clone_that_is_fitted(small):
+    X, y = small["chain"]
+    for first in (0, 1):  # a model that is not fitted, and one that is, by other data
+        model = ChainSSVM(C=1.0, tol=1e-6, max_iter=20, random_state=0)
+        model.callbacks = [EarlyStopping(model, X, y, patience=100)]
+        if first:
+            model.fit(X[:1], y[:1])
+        copy = clone(model).fit(X, y)
+        copy.weights_ = copy.callbacks[0]._best
+        assert copy.score(X, y) == max(copy.callbacks[0].scores_)
+        assert copy.callbacks[0].estimator is copy
 
 
 def test_early_stopping_takes_the_name_of_a_score(small: Any) -> None:

@@ -92,7 +92,7 @@ def test_an_empty_file_has_the_names_given():
         ("a X\n\n\nb Y Z\n", {}, "4: expected 2 columns separated by spaces .* found 3; correct"),
         ("a\tX\nb Y\n", {}, r"2: expected 2 columns separated by '\\t' .* found 1; correct"),
         ("-DOCSTART- O\n\na\nb c\n", {}, "4: expected 1 column separated"),
-        ("\na X\n", {"names": ["w"]}, "2: there are 2 columns, but names has 1 entries; name"),
+        ("\na X\n", {"names": ["w"]}, "2: there are 2 columns, but 1 name; name"),
         ("x " * 2000, {}, "1: there are 2,000 columns, and at most 1,000 are read; is this"),
     ],
 )

@@ -32,6 +32,8 @@ def rows(table):
         ('word,tag\n"1,000",O\n"""",O\n', ("word", "tag"), ['1,000 "']),
         ('sent_id\tword\ttag\n1\t"\tO\n2\ta\tO\n', ("word", "tag"), ['"', "a"]),
         ("\ufeffword,tag\r\nHe,O\r\n", ("word", "tag"), ["He"]),
+        (",sentence,word,tag\n0,1,He,O\n1,1,ran,B\n2,2,a,O\n", ("word", "tag"), ["He ran", "a"]),
+        ("Unnamed: 0,word,tag\n0,He,O\n", ("word", "tag"), ["He"]),
     ],
 )
 def test_tables_with_a_header(text, names, expected):
@@ -137,6 +139,27 @@ def test_quotes_that_do_not_close(row):
     """What predict adds would stand inside the quotes."""
     with pytest.raises(ParseError, match=r":2: .*write \"\" for a quote in quotes"):
         read_csv(io.StringIO(f"word,tag\n{row}\n"))
+
+
+def test_running_text_keeps_marks_and_joiners_in_their_words():
+    text = "cafe\u0301! हिन्दी भाषा। العَرَبِيَّة می\u200cخواهم ❤\ufe0f. a\u00adb\n"
+    words = read_raw(io.StringIO(text)).sentences("word")
+    assert words == [
+        *[
+            [
+                "cafe\u0301",
+                "!",
+                "हिन्दी",
+                "भाषा",
+                "।",
+                "العَرَبِيَّة",
+                "می\u200cخواهم",
+                "❤\ufe0f",
+                ".",
+                "a\u00adb",
+            ]
+        ]
+    ]
 
 
 def test_running_text():

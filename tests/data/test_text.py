@@ -129,7 +129,7 @@ def test_files_are_closed_if_and_only_if_opened_here(tmp_path):
         (b"a\n\xed\xa0\x80", 2, "byte 0xed is not valid UTF-8"),
         (b"a\n\xc3", 2, "byte 0xc3 is not valid UTF-8"),
         (b"\xef\xbb\xbf\xe9", 1, "byte 0xe9 is not valid UTF-8"),
-        (b"a\n" + b"b" * 200 + b"\nc\n", 2, "longer than 100 bytes; if that is right, raise max_"),
+        (b"a\n" + b"b" * 200 + b"\nc\n", 2, "longer than 100 bytes; break it, or raise max_"),
         (b"a\nb\n" + b"b" * 200, 3, "the line is longer than 100 bytes"),
         (b"b" * 10**6, 1, "the line is longer than 100 bytes"),
         (PACKED[:-3], 3, "the gzip data ends early; fetch or compress the file again"),

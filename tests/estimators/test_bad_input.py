@@ -6,11 +6,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from hingeline import SSVM, ChainSSVM, DependencySSVM, GraphSSVM, MulticlassSSVM, Structure
+from hingeline import (
+    SSVM,
+    ChainSSVM,
+    DependencySSVM,
+    Graph,
+    GraphSSVM,
+    MulticlassSSVM,
+    MultilabelSSVM,
+    Structure,
+)
 from hingeline.constraints import MinLength
 from hingeline.evaluation.metrics import evaluate, iou_score
 from hingeline.features import (
@@ -20,6 +30,7 @@ from hingeline.features import (
     SparseSequences,
     TokenTable,
     TokenTemplates,
+    from_frame,
 )
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0], [2.0, 0.5]])
@@ -154,7 +165,7 @@ MULTICLASS = [
     ("empty", {}, (X[:0], Y[:0]), ValueError, ["0 sample"]),
     ("no features", {}, (X[:, :0], Y), ValueError, ["0 feature"]),
     ("one class", {}, (X, [1, 1, 1, 1]), ValueError, ["one class only", "1", "2 classes"]),
-    ("strings", {}, ([["a", "b"]] * 4, Y), ValueError, ["could not convert string to float"]),
+    ("strings", {}, ([["a", "b"]] * 4, Y), TypeError, ["X[0] is ['a', 'b']"]),
     ("large C", {"C": 1e300}, (X, Y), ValueError, ["C times the weights", "overflow", "lower C"]),
     ("dicts", {}, ([{"a": 1.0}] * 4, Y), TypeError, ["X[0] is {'a': 1.0}", "DictVectorizer"]),
     ("complex", {}, (X + 1j, Y), ValueError, ["complex"]),
@@ -240,6 +251,59 @@ def test_multiclass(params: Any, data: Any, kind: Any, pieces: Any) -> None:
         MulticlassSSVM(**params).fit(*data)
     for piece in pieces:
         assert piece.lower() in str(error.value).lower()
+
+
+@pytest.mark.parametrize(
+    ("table", "pieces"),
+    [
+        ([["a", "b"], ["c"]], ["X[0] is ['a', 'b']", "TfidfVectorizer(analyzer=list)"]),
+        (pd.DataFrame({"a": [1.0, 2.0], "s": ["x", "y"]}), ["column 's'", "'x'", "OneHotEncoder"]),
+        (pl.DataFrame({"a": [1.0, 2.0], "s": ["x", "y"]}), ["column 's'", "'x'", "OneHotEncoder"]),
+    ],
+)
+def test_texts_among_numbers(table: Any, pieces: Any) -> None:
+    for model in (MulticlassSSVM(), MultilabelSSVM()):
+        with pytest.raises(TypeError) as error:
+            model.fit(table, np.array([0, 1]))
+        check(error, pieces)
+
+
+@pytest.mark.parametrize(
+    "column", [pd.Series, pl.Series, lambda y: np.array([*map(set, y), 0])[:-1]]
+)
+def test_label_sets_in_a_column(column: Any) -> None:
+    with pytest.raises(ValueError) as error:
+        MultilabelSSVM().fit(X, column([["a"], ["b", "c"], [], ["a"]]))
+    check(error, ["list of label sets", "MultiLabelBinarizer"])
+
+
+def test_padding_of_other_libraries_is_told() -> None:
+    y = [[0, 1, -100, -100], [0, 1], [1, 0, -100]]
+    with pytest.warns(UserWarning, match="y holds -100.*cut the padding off"):
+        assert -100 in ChainSSVM(random_state=0).fit(SEQUENCES, y).classes_
+
+
+def test_labels_may_be_tensors_of_other_libraries() -> None:
+    class Tensor:
+        def __init__(self, values: Any) -> None:
+            self.values = np.array(values)
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return self.values
+
+        def __len__(self) -> int:
+            return len(self.values)
+
+    model = ChainSSVM(random_state=0).fit(
+        SEQUENCES, [Tensor([0, 1, 2, 0][: len(x)]) for x in SEQUENCES]
+    )
+    assert model.classes_.tolist() == [0, 1, 2]
+
+
+def test_tuples_and_texts_are_labels_side_by_side() -> None:
+    y = [[("a", 1), "b", "b", "c"], ["b", "b"], ["b", "c", "b"]]
+    model = ChainSSVM(random_state=0).fit(SEQUENCES, y)
+    assert model.classes_.tolist() == [("a", 1), "b", "c"]
 
 
 # ChainSSVM ---------------------------------------------------------------------------------------
@@ -466,11 +530,13 @@ def test_chain(params: Any, data: Any, kind: Any, pieces: Any) -> None:
 
 
 class NoLoss(Structure):
+    exact = False
+
     def joint_feature(self, x: Any, y: Any) -> Any:
         return np.ones(2)
 
     def decode(self, x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
-        return y_true
+        return y_true if len(y_true) else np.array([0])
 
 
 class Plain(NoLoss):
@@ -508,6 +574,27 @@ class LengthOfX(Plain):
         return np.ones(len(x))
 
 
+class Growing(Plain):
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        x *= 2
+        return x
+
+
+class Listed(Plain):
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        return [1.0, 2.0]
+
+
+class LossOfArrays(Plain):
+    def loss(self, y_true: Any, y: Any) -> Any:
+        return y_true != y
+
+
+class LooksAtTheTruth(Plain):
+    def decode(self, x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
+        return np.array([y_true[0]])
+
+
 INPUTS = list(X)
 OUTPUTS = [0, 1, 2, 0]
 CUSTOM = [
@@ -538,6 +625,9 @@ CUSTOM = [
     ("NaN later", FarOff(), {}, ([[1], [np.nan]], [0, 1]), ValueError, ["(X[1], y[1])", "NaN"]),
     ("1e200", FarOff(), {}, ([[1], [1e200]], [0, 1]), ValueError, ["above 1e100", "scale"]),
     ("true loss", Costly(), {}, (INPUTS, OUTPUTS), ValueError, ["loss(y[0], y[0]) is 1"]),
+    ("changes x", Growing(), {}, ([X[0].copy()], [0]), ValueError, ["neither change x and y"]),
+    ("list", Listed(), {}, (INPUTS, OUTPUTS), TypeError, ["y[0]) must be an array, got list"]),
+    ("array of losses", LossOfArrays(), {}, (INPUTS, OUTPUTS), TypeError, ["must be a number"]),
     ("scalar", Scalar(), {}, (INPUTS, OUTPUTS), TypeError, ["decode returns", "1 ints"]),
     (
         "features of other lengths",
@@ -585,6 +675,12 @@ def test_custom(structure: Any, params: Any, data: Any, kind: Any, pieces: Any) 
     check(error, pieces)
 
 
+def test_a_decode_that_wants_the_truth_to_predict() -> None:
+    with pytest.raises(IndexError) as error:
+        SSVM(LooksAtTheTruth()).fit(INPUTS, OUTPUTS)
+    assert "y_true is empty then" in error.value.__notes__[0]
+
+
 def test_compiled_structures_want_arrays(compiled_chain: Any) -> None:
     y = [[0, 1], [1, 2]]
     bad: Any
@@ -597,8 +693,29 @@ def test_compiled_structures_want_arrays(compiled_chain: Any) -> None:
 
 POINT = np.array(1.0)
 WORDS = [[{"form": "dogs"}, {"form": "bark"}]]
+NAN = float("nan")
+ROWS = [{"tokens": ["dogs", "bark"], "ner_tags": [0, 0]}]
 TAGGER = lambda: ChainSSVM(tol=0.5).fit([["a", "b"]] * 3, [["A", "B"]] * 3)  # noqa: E731
 ODD = [
+    (lambda: Graph.from_image("x.png"), TypeError, "image is 'x.png': pass its pixels as numbers"),
+    (lambda: ChainSSVM().fit(ROWS, [["O", "O"]]), TypeError, r"X\[0\] is a dict with the lists"),
+    (lambda: ChainSSVM().fit([[None, "a"]], [["O", "O"]]), TypeError, r"token 0 of X\[0\] is None"),
+    (lambda: ChainSSVM().fit([[NAN, "a"]], [["O", "O"]]), TypeError, r"token 0 of X\[0\] is nan"),
+    (
+        lambda: ChainSSVM().fit([["a"]], [["O"]]).predict(iter([["a"]])),
+        TypeError,
+        r"pass list\(X\)",
+    ),
+    (
+        lambda: from_frame(pd.DataFrame({"sentence": [1.0, NAN], "word": ["a", "b"]}), label=None),
+        ValueError,
+        "row 1 has no group: every token belongs to a sentence; frame.group..ffill",
+    ),
+    (
+        lambda: ChainSSVM().fit(pl.DataFrame({"words": [["a"], ["b"]]}), [["O"], ["O"]]),
+        TypeError,
+        "or pass the column that holds a list",
+    ),
     (lambda: ChainSSVM().fit(POINT, LABELS), TypeError, "X must be a list of sequences"),
     (lambda: ChainSSVM().fit([POINT], LABELS[:1]), ValueError, r"X\[0\] has shape \(\)"),
     (lambda: ChainSSVM().fit(SEQUENCES, POINT), TypeError, "y must be a list of label seq"),

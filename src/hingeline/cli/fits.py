@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import re
 import shlex
 import sys
 import time
@@ -31,6 +32,7 @@ from hingeline.cli import files
 from hingeline.cli.app import INTERRUPTED, blame, check_target, flag, split_numbers
 from hingeline.core.loop import Reporter
 from hingeline.core.results import finite, list_rows, relative
+from hingeline.data.conll import plain_name
 from hingeline.data.text import open_text
 from hingeline.estimators.base import positive_part
 from hingeline.evaluation.metrics import attachment_scores, evaluate, multilabel_scores
@@ -41,6 +43,8 @@ from hingeline.modelfile.estimators import versions
 from hingeline.modelfile.files import ModelFileError, read_header
 
 Learn = Callable[[], Any]
+#: Names of a column that are labels rather than what they are learnt from, letters only.
+_LIKELY = re.compile(r"tags?|labels?|entity|bio|iob|ner(tags?)?")
 
 
 def parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> list[float]:
@@ -79,6 +83,22 @@ def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str |
             kind = None
         what = f"--checkpoint: {path} exists and is not a checkpoint"
         require(kind == "checkpoint", f"{what}: name another file, or remove it.")
+
+
+def doubt_labels(samples: files.Samples, chosen: str | None) -> Iterator[str]:
+    """What speaks against the column of labels that was taken, of words in columns."""
+    layout = samples.layout
+    if layout.kind != "tokens" or layout.task == "dependencies":
+        return
+    likely = [name for name in layout.names if _LIKELY.fullmatch(plain_name(name))]
+    if chosen is None and likely and layout.label not in likely:
+        yield f"The labels are the last column, {layout.label}: --label {likely[-1]} takes another."
+    distinct = {label for labels in samples.y for label in labels}
+    ask = f"is {layout.label} the column of the labels (--label)?"
+    if len(distinct) == 1 < samples.n_tokens:
+        yield f"All labels are {distinct.pop()}: {ask}"
+    elif len(distinct) > max(100, samples.n_tokens // 10):
+        yield f"There are {len(distinct):,} different labels: {ask}"
 
 
 def make_encoder(

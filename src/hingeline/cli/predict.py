@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -84,7 +85,8 @@ def predict(
     texts: Any = [None] * len(names)  # a file is written as it is read, but by workers
     if workers is not None:
         texts = files.map_files(job.make_text, names, workers, reporter)
-    with reporter.during("predicting"), ExitStack() as stack:
+    hint = layout.kind == "tokens" and len(layout.columns) == 1 and format == "auto"
+    with reporter.during("predicting"), _suggest_raw(hint), ExitStack() as stack:
         if output_dir is not None:
             if not output_dir.exists():
                 output_dir.mkdir()
@@ -102,6 +104,17 @@ def predict(
                 else:
                     with blame("--output"):
                         out.write(text)
+
+
+@contextmanager
+def _suggest_raw(hint: bool) -> Iterator[None]:
+    """Lines of different lengths may be running text, for a model of words."""
+    try:
+        yield
+    except ValueError as error:
+        if hint and "column" in str(error):
+            error.add_note("running text wants --raw")
+        raise
 
 
 def _name_outputs(folder: Path, output: str, names: list[str]) -> list[Path]:

@@ -19,7 +19,6 @@ from typer import Option
 
 import hingeline.data
 from hingeline.cli import app, files
-from hingeline.cli.app import blame
 
 #: Bytes of a request, labellings of a sentence, and contributions to a decision.
 _LARGEST, _N_BEST, _N_REASONS = 1_000_000, 4, 12
@@ -81,7 +80,7 @@ class Tagger:
                 sentence["probabilities"] = p.tolist()
         return {"sentences": sentences}
 
-    def explain(self, rows: Any, position: Any) -> dict[str, Any]:
+    def explain(self, rows: list[Any], position: int) -> dict[str, Any]:
         """Why a word has its label: what speaks against the best labels that give it another one.
 
         And other labellings of the sentence.
@@ -91,7 +90,7 @@ class Tagger:
         from hingeline.evaluation.inspection import explain
 
         table, names = self._table(rows), self.estimator.classes_.tolist()
-        if not isinstance(position, int) or not 0 <= position < len(table[0]):
+        if not 0 <= position < len(table[0]):
             raise ValueError("the position must be that of a word of the sentence.")
         allowed = np.ones((len(table[0]), len(names)), dtype=bool)
         allowed[position, names.index(self.estimator.predict(table)[0][position])] = False
@@ -105,11 +104,12 @@ class Tagger:
             "reasons": [row._asdict() for row in reasons[:_N_REASONS]],
         }
 
-    def correct(self, rows: Any, labels: Any) -> dict[str, Any]:
+    def correct(self, rows: list[Any], labels: list[Any]) -> dict[str, Any]:
         """Keep a corrected sentence, and learn from it where the model can."""
         table = self._table(rows)
-        is_list = isinstance(labels, list) and len(labels) == len(table[0])
-        if not is_list or not all(isinstance(label, str) and label.strip() for label in labels):
+        if len(labels) != len(table[0]) or not all(
+            isinstance(label, str) and label.strip() for label in labels
+        ):
             raise ValueError("a corrected sentence needs one label for each of its words.")
         if not all(label.isprintable() and " " not in label for label in labels):
             raise ValueError("labels have no spaces in them; choose another name.")
@@ -124,7 +124,7 @@ class Tagger:
 
     def _table(self, rows: Any) -> Any:
         width = len(self.layout.columns)
-        fine = isinstance(rows, list) and rows and all(isinstance(row, list) for row in rows)
+        fine = rows and all(isinstance(row, list) for row in rows)
         if not fine or any(len(r) != width or not all(isinstance(x, str) for x in r) for r in rows):
             raise ValueError(f"a sentence is a list of words, each a list of {width} texts.")
         return files.TokenTable.from_sentences([[*map(tuple, rows)]], self.layout.columns)
@@ -163,10 +163,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         tagger = self.server.tagger
         calls: dict[str, Any] = {
-            "/model": tagger.describe,
-            "/tag": tagger.tag,
-            "/explain": tagger.explain,
-            "/correct": tagger.correct,
+            "/model": (tagger.describe, {}),
+            "/tag": (tagger.tag, {"text": str}),
+            "/explain": (tagger.explain, {"rows": list, "position": int}),
+            "/correct": (tagger.correct, {"rows": list, "labels": list}),
         }
         size = self.headers.get("Content-Length", "")
         if not self._is_own():
@@ -181,8 +181,14 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             body = self.rfile.read(int(size))
             try:
+                (call, wanted), given = calls[self.path], json.loads(body)
+                told = ", ".join(f"{name} ({kind.__name__})" for name, kind in wanted.items())
+                fine = isinstance(given, dict) and {k: type(v) for k, v in given.items()} == wanted
+                files.require(fine, f"a request is a JSON object with {told or 'nothing in it'}.")
                 with tagger.lock:
-                    found = calls[self.path](**json.loads(body))
+                    found = call(**given)
+            except json.JSONDecodeError as error:
+                self._fail(400, f"the request is no JSON: {error}.")
             except (ValueError, TypeError, RecursionError) as error:
                 self._fail(400, str(error))
             except OSError as error:  # the model could not be written
@@ -260,6 +266,11 @@ def serve(
     if "calibration" in estimator.metadata_:
         tagger.sure = CalibratedChain.load(model)
     tagger.tag(" ".join(layout.columns))  # loads or compiles kernels before the first question
-    with blame("--port"), Server(tagger, port) as server:
+    try:
+        server = Server(tagger, port)
+    except OSError as error:
+        how = "name another one, or 0 for any that is free"
+        raise ValueError(f"--port {port}: {error.strerror}: {how}.") from None
+    with server, suppress(KeyboardInterrupt):
         typer.echo(f"hingeline: {model} is at {server.address} (Ctrl-C ends it)")
         server.serve_forever()

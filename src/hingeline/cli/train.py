@@ -149,6 +149,8 @@ def train(
         if samples.layout.kind == "tokens" and samples.n_sequences == 1 < samples.n_tokens:
             how = "a blank line after each, or a column named sentence, tells them apart"
             progress.say(f"All words are one sentence: {how}.")
+        for doubt in fits.doubt_labels(samples, label):
+            progress.say(doubt)
         width = None if file.format.name in files.NAMED else samples.width
         with progress.during(str(dev), "reading"):
             held = files.read_held_out(dev, samples.layout, width)

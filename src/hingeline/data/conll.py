@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from hingeline._checks import require
+from hingeline._words import count_of
 from hingeline.data.text import File, atomic_text, open_text, shown
 from hingeline.features.tables import TableBuilder, TokenTable, default_names, sentence_offsets
 
@@ -69,7 +70,7 @@ def read_conll(
                 if width > _MAX_COLUMNS or (names is not None and len(names) != width):
                     what = f"and at most {_MAX_COLUMNS:,} are read; is this a CoNLL file?"
                     if width <= _MAX_COLUMNS and names is not None:
-                        what = f"but names has {len(names)} entries; name every column."
+                        what = f"but {count_of(len(names), 'name')}; name every column."
                     raise text.error(f"there are {width:,} columns, {what}", first + k)
                 builder = TableBuilder(width)
                 if is_header(row, names):

@@ -165,12 +165,21 @@ def _read_tokens(
         every = [c for c in table.names if c != label]
         arcs = [c for c in every if c in ("form", "lemma", "upos", "xpos", "feats")]
         chosen = arcs if task == "dependencies" else ["form"] if format == "conllu" else every
-    require(chosen, f"{path} has a single column, the labels: add a column with the words.")
+    require(
+        chosen,
+        f"{path} has a single column, the labels: add one with the words, after a tab or a space.",
+    )
     require(label not in chosen, f"use={label} is the column of the labels: name others.")
     twice = next((name for name in chosen if chosen.count(name) > 1), "")
     require(not twice, f"use={twice} is named twice: name each column once.")
     what = f"{path} has no labels to learn from: {label} is _ everywhere"
     require(not is_blank(table, label, format), f"{what}; name another column as label.")
+    k = table.position(label)
+    if "" in table.values[k]:
+        at = int(np.argmax(table.codes[k] == table.values[k].index("")))
+        i = int(np.searchsorted(table.offsets, at, side="right"))
+        what = f"{path}: token {at - int(table.offsets[i - 1]) + 1} of sentence {i} has no label"
+        raise ValueError(f"{what} (column {label}): fill it in, with O, say.")
     names = [] if format == "conllu" else list(table.names)
     layout = Layout(format, "tokens", chosen, label, names, task=task)
     return table.select(chosen), labels_of(path, table, layout), layout, data

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -19,8 +20,19 @@ _LONGEST = 1000  # Tokens beyond which a table without any end of a sentence is 
 #: Titles and initials before a name and letters with points (U.S.) keep their points.
 _TOKEN = re.compile(
     r"(?:Dra?|Mrs?|Ms|Prof|Rev|Sra?|St)\.(?=\s)|(?!I)[A-ZÀ-ÖØ-Þ]\.(?=\s+[A-ZÀ-ÖØ-Þ])"
-    r"|(?:[^\W\d_]\.){2,}(?!\w)|\w+(?:[-'’.,/]\w+)*|\.{3}|[^\w\s]"
+    r"|(?:[^\W\d_]\.){2,}(?!\w)|\w+(?:[-'’.,/]\w+)*|\.{3}|[^\w\s]\u02ee*"
 )
+
+
+class _Marks(dict[int, str]):
+    """Stands a letter for accents, vowel signs and joiners, which are none and cut no word."""
+
+    def __missing__(self, code: int) -> str:
+        mark = unicodedata.category(chr(code)) in ("Mn", "Mc", "Me", "Cf")
+        return self.setdefault(code, "\u02ee" if mark else chr(code))
+
+
+_MARKS = _Marks()
 
 
 def delimiter_of(header: str) -> str:
@@ -60,7 +72,8 @@ def read_csv(source: File) -> TokenTable:
     r"""Read tokens from CSV or TSV: a header, then one token per line.
 
     Sentences end where the value of a column ``sentence`` changes (empty ones repeat it), or at a
-    blank line. Fields may be quoted, but not hold line ends.
+    blank line. Fields may be quoted, but not hold line ends. A first column without a name, as
+    ``DataFrame.to_csv`` writes the index, is left out.
 
     Examples
     --------
@@ -75,6 +88,8 @@ def read_csv(source: File) -> TokenTable:
         lines = text.lines()
         header = next((line for _, line in lines if line.strip()), "word")
         names = split_row(header, delimiter := delimiter_of(header))
+        numbered = plain_name(names[0]) in ("", "unnamed")  # the index of a frame
+        names = names[numbered:]
         if len(set(names)) < len(names):
             raise text.error("two columns have the same name; give each its own.")
         at = sentence_column(names)
@@ -83,10 +98,13 @@ def read_csv(source: File) -> TokenTable:
                 offsets += [len(rows)] * (len(rows) > offsets[-1])
                 continue
             row = split_row(line, delimiter)
-            if len(row) != len(names):
-                what = f"expected {len(names)} fields as the header has, found {len(row)}"
+            if len(row) != len(names) + numbered:
+                what = (
+                    f"expected {len(names) + numbered} fields as the header has, found {len(row)}"
+                )
                 how = f"quote fields that have {shown(delimiter)} in them"
                 raise text.error(f'{what}; {how}, and write "" for a quote in quotes.')
+            row = row[numbered:]
             if at is not None:
                 key = row.pop(at)
                 if key and key != before and len(rows) > offsets[-1]:
@@ -272,5 +290,8 @@ def read_raw(source: File) -> TokenTable:
     [['Dr.', 'J.', 'Berg', 'of', 'S.A.', 'left', '.']]
     """
     with open_text(source) as text:
-        found = (_TOKEN.findall(line) for _, line in text.lines())
+        found = [
+            [line[found.start() : found.end()] for found in _TOKEN.finditer(line.translate(_MARKS))]
+            for _, line in text.lines()
+        ]
         return TokenTable.from_sentences([*filter(None, found)], ["word"])

@@ -205,7 +205,7 @@ class TextSource(AbstractContextManager["TextSource"]):
         return lines
 
     def _too_long(self, number: int) -> ParseError:
-        limit = f"{self.max_line:,} bytes; if that is right, raise max_line of open_text."
+        limit = f"{self.max_line:,} bytes; break it, or raise max_line of open_text in Python."
         return self.error(f"the line is longer than {limit}", number)
 
     def _next_piece(self) -> bytes:

@@ -56,15 +56,11 @@ def fit_blocks(
         metadata=model.metadata_)``) is like one of ``hingeline train``.
     """
     # Not before it is asked for: workers import the package, and some of them need little of it.
-    from hingeline._checks import as_callbacks
     from hingeline.distributed import fit
 
     fit.kind_of(estimator)
     model = fit.copy_bare(estimator)
     model.callbacks = estimator.callbacks
-    for callback in as_callbacks(model.callbacks):  # early stopping predicts by the clone
-        if getattr(callback, "estimator", None) is estimator:
-            callback.estimator = model
     parts = fit.list_parts(source, format, columns, use, label)
     fit.train_blocks(model, parts, blocks, options, client=client, workers=workers)
     return model

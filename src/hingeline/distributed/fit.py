@@ -11,7 +11,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from hingeline._checks import as_callbacks, draw_seed, effective_n_jobs, positive, require, warn
+from hingeline._checks import bind_callbacks, draw_seed, effective_n_jobs, positive, require, warn
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.loop import Limits, Reporter, run
@@ -55,7 +55,7 @@ def train_blocks(model: Any, parts: list[Any], blocks: Any, options: Any, **wher
             tol=float(model.tol),
             max_iter=int(model.max_iter),
             max_time=model.max_time,
-            callbacks=as_callbacks(model.callbacks),
+            callbacks=bind_callbacks(model),
             report=Reporter(type(model).__name__, model.verbose),
             name=type(model).__name__,
             identity=lambda: {

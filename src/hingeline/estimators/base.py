@@ -584,7 +584,7 @@ class BaseSSVM:
             tol=float(self.tol),
             max_iter=int(self.max_iter),
             max_time=self.max_time,
-            callbacks=checks.as_callbacks(self.callbacks),
+            callbacks=checks.bind_callbacks(self),
             report=Reporter(type(self).__name__, self.verbose),
             name=type(self).__name__,
             started=began,

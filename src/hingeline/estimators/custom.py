@@ -10,10 +10,12 @@ import numpy as np
 from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, check_finite, check_sample_weight, require, warn
+from hingeline._checks import Array, check_finite, check_sample_weight, require, require_type, warn
 from hingeline.core.primitives import Compiled, Layout, stack_blocks
 from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
 from hingeline.structures import custom
+
+NO_OUTPUT = np.empty(0, dtype=np.int32)  # what ``decode`` is given for the true one to predict
 
 
 @share_docs
@@ -110,8 +112,13 @@ class SSVM(BaseSSVM, BaseModel):
         outputs = [self.structure.pack(output) for output in y]
         if custom.is_compiled(self.structure):
             custom.uniform_arrays(self.structure, X)
-        first = np.asarray(methods["joint_feature"](X[0], outputs[0]))
+        found = methods["joint_feature"](X[0], outputs[0])
+        require_type(isinstance(found, np.ndarray), "joint_feature(X[0], y[0])", "an array", found)
+        first = found.copy()
         require(first.ndim == 1, f"joint_feature must return a vector, got shape {first.shape}.")
+        again = np.array_equal(first, methods["joint_feature"](X[0], outputs[0]), equal_nan=True)
+        what = "joint_feature(X[0], y[0]) is not the same when it is called again"
+        require(again, f"{what}: it must neither change x and y nor draw random numbers.")
         for i, (x, output) in enumerate(zip(X, outputs, strict=True)):
             own = np.asarray(methods["joint_feature"](x, output), dtype=np.float64)
             what = f"joint_feature returns vectors of different length, {first.shape} for X[0] and"
@@ -133,9 +140,16 @@ class SSVM(BaseSSVM, BaseModel):
         decode, feature = methods["decode"], methods["joint_feature"]
         for i, truth in enumerate(outputs[:3]):
             loss = partial(custom.find_loss(structure), X[i], truth)
-            what = f"loss(y[{i}], y[{i}]) is {loss(truth):g}"
+            what = f"loss(y[{i}], y[{i}])"
+            require_type(np.ndim(loss(truth)) == 0, what, "a number", loss(truth))
+            what = f"{what} is {loss(truth):g}"
             require(loss(truth) == 0.0, f"{what}: that of the true output must be 0.")
-            drawn = [decode(X[i], rng.normal(size=width), truth, 0.0) for _ in range(3)]
+            guesses = [rng.normal(size=width) for _ in range(3)]
+            try:
+                drawn = [decode(X[i], w, NO_OUTPUT, 0.0) for w in guesses]
+            except Exception as error:
+                error.add_note("decode(x, w, y_true, 0) is to predict: y_true is empty then.")
+                raise
             for found in map(np.asarray, drawn):
                 what = f"decode returns {found!r:.60} for X[{i}]"
                 fine = found.shape == truth.shape and found.dtype.kind in "iub"
@@ -168,7 +182,7 @@ class SSVM(BaseSSVM, BaseModel):
         return [self.structure.unpack(self._decode(x)) for x in X]
 
     def _decode(self, x: Any) -> Array:
-        found = self.structure.decode(x, self.weights_, np.empty(0, dtype=np.int32), 0.0)
+        found = self.structure.decode(x, self.weights_, NO_OUTPUT, 0.0)
         return np.asarray(found, dtype=np.int32)
 
     def decision_function(self, X: Any) -> Array:

@@ -110,7 +110,8 @@ class Graph:
             and their number as weight. Without regions, pixels are nodes, row by row, and pairs to
             the right are edges of type 0, pairs downwards of type 1.
         """
-        pixels = np.asarray(image, dtype=np.float64)
+        how = "pass its pixels as numbers, such as matplotlib.image.imread(path)"
+        pixels = checks.as_floats(image, f"image is {image!r:.40}: {how}.")
         what = f"image has shape {pixels.shape}"
         checks.require(pixels.ndim in (2, 3), f"{what}, expected (rows, columns[, features]).")
         shape = pixels.shape[:2]

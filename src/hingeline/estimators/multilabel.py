@@ -59,6 +59,8 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
 
 def _are_label_sets(y: Any) -> bool:
     """Whether y lists the labels of every example: rows of names, or of different lengths."""
+    if hasattr(y, "to_list") or getattr(getattr(y, "dtype", None), "kind", "") == "O":
+        y = y.to_list() if hasattr(y, "to_list") else y.tolist()
     if not isinstance(y, (list, tuple)):
         return False
     rows = [row for row in y if isinstance(row, (list, tuple))]

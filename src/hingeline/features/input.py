@@ -20,6 +20,7 @@ from hingeline._checks import (
     numeric_matrix,
     require,
     require_type,
+    warn,
     whole_number,
 )
 from hingeline._files import pack_texts, unpack_texts
@@ -166,7 +167,8 @@ def stack_labels(
     require(len(y) == len(offsets) - 1, f"{what}: there must be as many.")
     flat = []
     for i, (labels, n) in enumerate(zip(y, np.diff(offsets).tolist(), strict=True)):
-        labels = labels.to_list() if hasattr(labels, "to_list") else labels
+        if hasattr(labels, "to_list") or hasattr(labels, "__array__"):
+            labels = labels.to_list() if hasattr(labels, "to_list") else np.asarray(labels)
         if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, np.ndarray)):
             how = f"a list of {n} labels, one for each {part} of X[{i}]"
             raise TypeError(f"y[{i}] is {labels!r:.40}, expected {how}.")
@@ -203,10 +205,14 @@ def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array
             raise ValueError(f"{where} {label!r}: every token needs a label.")
     with contextlib.suppress(TypeError):  # mixed types stay in the order of first occurrence
         distinct.sort()
-    classes = np.asarray(distinct)
-    if classes.ndim != 1 or classes.tolist() != distinct:
-        classes = np.empty(len(distinct), dtype=object)
-        classes[:] = distinct
+    if distinct[:1] == [-100] and distinct[1:2] != [-99]:
+        how = "cut the padding off, or these tokens are learnt as a label of their own"
+        warn(f"y holds -100, which other libraries ignore: {how}.")
+    classes = np.empty(len(distinct), dtype=object)
+    classes[:] = distinct
+    with contextlib.suppress(ValueError):  # tuples beside texts
+        if (plain := np.asarray(distinct)).ndim == 1 and plain.tolist() == distinct:
+            classes = plain
     return classes, {label: k for k, label in enumerate(distinct)}
 
 
@@ -223,7 +229,8 @@ def _plain(X: Any, lengths: Any = None) -> Any:
     """Columns of frames as lists, frames of single sequences as arrays or lists of tuples."""
     if lengths is None and hasattr(X, "columns"):
         how = "hingeline.features.from_frame(frame, group=..., label=...)"
-        raise TypeError(f"X is a frame: cut it into sequences with {how}.")
+        row = ", or pass the column that holds a list of tokens in each row"
+        raise TypeError(f"X is a frame: cut it into sequences with {how}{row}.")
     if hasattr(X, "groups") and hasattr(X, "agg"):
         how = "frame.groupby(sentence)[column].agg(list)"
         raise TypeError(f"X is a frame in groups: pass the lists of one column, {how}.")
@@ -240,6 +247,9 @@ def _plain(X: Any, lengths: Any = None) -> Any:
     for i, x in enumerate(X):
         if isinstance(x, str) and len(x.split()) > 1:
             raise TypeError(f"X[{i}] is one string: cut it into tokens, such as X[{i}].split().")
+        if isinstance(x, dict) and any(map(is_list, x.values())):
+            what = f"X[{i}] is a dict with the lists {', '.join(map(repr, x)):.80}"
+            raise TypeError(f"{what}: pass one of each, X=[x[name] for x in X], and likewise y.")
         if isinstance(x, (str, bytes, dict, numbers.Real)):
             what = f"X[{i}] is {x!r:.40}, one token or number, not a sequence of tokens"
             raise TypeError(f"{what}: {how}.")
@@ -319,6 +329,8 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
         if sp.issparse(sentence) or not is_list(sentence) or isinstance(sentence, Mapping):
             return None  # not a list of tokens; the check of sequences says so
         for token in sentence:
+            if token is None or (isinstance(token, float) and token != token):
+                continue  # a missing word, which the check of words names
             if isinstance(token, str):
                 return TokenTemplates()
             if isinstance(token, (bytes, dict, set, frozenset)):

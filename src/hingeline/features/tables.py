@@ -416,7 +416,8 @@ def _gather(groups: Array) -> tuple[Array, Array]:
     keys = groups.tolist()
     for row, key in enumerate(keys):
         if is_missing(key):
-            raise ValueError(f"row {row} has no group: every token belongs to a sentence.")
+            how = "every token belongs to a sentence; frame[group].ffill() repeats the one above"
+            raise ValueError(f"row {row} has no group: {how}.")
         index.setdefault(key, len(index))
     numbers = np.fromiter(map(index.__getitem__, keys), dtype=np.int64, count=len(keys))
     counts = np.bincount(numbers, minlength=len(index))

@@ -548,7 +548,8 @@ def as_table(X: Any, empty: bool = False) -> TokenTable:
     if hasattr(X, "columns") and not isinstance(X, Mapping):
         raise TypeError("X is a frame: cut it into sentences with hingeline.features.from_frame.")
     fine = hasattr(X, "__len__") and is_list(X) and not isinstance(X, Mapping)
-    require_type(fine, "X", "a list of sentences", X)
+    hint = ": pass list(X)" if hasattr(X, "__next__") else ""
+    require(fine, f"X must be a list of sentences, got {type(X).__name__}{hint}.", TypeError)
     texts = (isinstance(x, np.ndarray) and x.ndim and x.dtype.kind in "OU" for x in X)
     X = [x.tolist() if text else x for x, text in zip(X, texts, strict=True)]
     require(X, "X is empty: there are no sequences.")

@@ -396,7 +396,8 @@ def plot_path(path: ModelPath, target: FileName | None = None, title: str | None
     >>> path = C_path(MulticlassSSVM(), [[0.0, 1.0], [1.0, 0.0]], ["a", "b"], Cs=[0.1, 1.0])
     >>> risks, gaps = plot_path(path, "path.svg")
     """
-    require(len(path) != 0, "the path is empty: pass what nu_path or C_path returned.")
+    fine = hasattr(path, "relative_gaps") and len(path)
+    require(fine, f"path is {path!r:.40}: pass what nu_path or C_path returned.")
     figure = new_figure()
     risks, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     x = path.values
