@@ -529,10 +529,12 @@ def measure_columns(X: Array, weights: Array | None = None) -> tuple[Array, ...]
 
 
 def settle(means: Array, sizes: Array, filled: Array, most: Array, least: Array) -> tuple[Any, ...]:
-    """What is known of columns; those of one value have that as mean, whatever rounding says."""
-    same = most == least
+    """What is known of columns; those of one value, but for rounding, have that as their mean."""
+    largest = np.maximum(most, -least)
+    with np.errstate(over="ignore", invalid="ignore"):
+        same = most - least <= 8.0 * np.finfo(least.dtype).eps * largest
     means, sizes = np.where(same, least, means), np.where(same, 0.0, sizes)
-    return means, sizes, filled, np.maximum(most, -least), least
+    return means, sizes, filled, largest, least
 
 
 def measure_named(X: sp.csr_matrix, weights: Array) -> tuple[Array, ...]:
