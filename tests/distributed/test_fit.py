@@ -553,6 +553,8 @@ def test_graphs_train_in_blocks(void, here):
     other = [(X[:6], y[:6]), ([Graph(np.zeros((2, 5)), [[0, 1]])], [[0, 1]])]
     with pytest.raises(ValueError, match="block 0 has 3 features and block 1 has 5"):
         fit_blocks(GraphSSVM(), other)
+    with pytest.raises(ValueError, match="a block holds nothing but the void label 7: leave"):
+        fit_blocks(GraphSSVM(void_label=7), [(X[:6], y[:6]), (X[6:8], np.full((2, 4), 7))])
 
 
 class Sign(Structure):

@@ -423,6 +423,8 @@ class Graphs(Shard):
         estimator._count_types(self.graphs)
         if estimator.void_label is not None:
             self.graphs, self.labels, self.some = estimator._drop_void(self.graphs, self.labels)
+            what = f"a block holds nothing but the void label {estimator.void_label!r}"
+            require(self.some, f"{what}: leave its parts out, or deal them to fewer blocks.")
         nodes, dense, edges = stack_features(self.graphs)
         own = weights[self.some]
         each = np.repeat(own, [x.n_nodes for x in self.graphs])
