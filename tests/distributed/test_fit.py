@@ -628,6 +628,16 @@ def test_blocks_in_which_all_is_right_are_legal(here):
     assert whole.dual_objective_ <= model.primal_objective_ <= 1.011 * whole.primal_objective_
 
 
+def test_one_label_is_one_label_in_blocks(here):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.where(X[:, 0] > 0.0, "on", "off")
+    whole = MultilabelSSVM(tol=1e-6).fit(X, y)
+    model = fit_blocks(MultilabelSSVM(edges="full", tol=1e-6), cut(X, y, 2))
+    assert model.n_labels_ == 1
+    assert model.predict(X).tolist() == whole.predict(X).tolist()
+    assert model.primal_objective_ == pytest.approx(whole.primal_objective_, rel=1e-5)
+
+
 def test_label_sets_train_in_blocks(here):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 5))

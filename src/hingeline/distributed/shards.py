@@ -389,15 +389,19 @@ class LabelSets(Shard):
         self.matrix = checks.as_csr(X)
         self.told = measure_rows(estimator, self.matrix, sp.issparse(X), weights)
         self.indicator, self.told["classes"] = read_indicator(np.asarray(y), None)
+        self.told["n_labels"] = self.indicator.shape[1]  # one label has two classes
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
         first, known = merge_rows(estimator, told)
-        most = max(told, key=lambda one: len(one["classes"]))["classes"]
+        most = max(told, key=lambda one: one["n_labels"])
+        n, classes = most["n_labels"], most["classes"]
         if told[0]["origin"] is None:  # files end where the last label is
-            merge_widths([{"width": len(one["classes"])} for one in told], "labels")
-        none = np.zeros((1, len(most)), dtype=np.int64)  # pairs do not depend on the data here
-        known |= {"classes_": most, "n_labels_": len(most)}
+            merge_widths([{"width": one["n_labels"]} for one in told], "labels")
+        same = n > 1 or all(np.array_equal(one["classes"], classes) for one in told)
+        require(same, "parts have different classes: give each part examples of both.")
+        none = np.zeros((1, n), dtype=np.int64)  # pairs do not depend on the data here
+        known |= {"classes_": classes, "n_labels_": n}
         known["edges_"] = find_pairs(estimator.edges, none, np.ones(1))
         return known, [first] * len(told)
 
