@@ -553,6 +553,8 @@ def test_graphs_train_in_blocks(void, here):
     other = [(X[:6], y[:6]), ([Graph(np.zeros((2, 5)), [[0, 1]])], [[0, 1]])]
     with pytest.raises(ValueError, match="block 0 has 3 features and block 1 has 5"):
         fit_blocks(GraphSSVM(), other)
+    with pytest.raises(ValueError, match="a block holds nothing but the void label 7: leave"):
+        fit_blocks(GraphSSVM(void_label=7), [(X[:6], y[:6]), (X[6:8], np.full((2, 4), 7))])
 
 
 class Sign(Structure):
@@ -624,6 +626,16 @@ def test_blocks_in_which_all_is_right_are_legal(here):
         model = fit_blocks(ChainSSVM(C=1.0, scale=False), parts)
     assert model.dual_objective_ <= whole.primal_objective_
     assert whole.dual_objective_ <= model.primal_objective_ <= 1.011 * whole.primal_objective_
+
+
+def test_one_label_is_one_label_in_blocks(here):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.where(X[:, 0] > 0.0, "on", "off")
+    whole = MultilabelSSVM(tol=1e-6).fit(X, y)
+    model = fit_blocks(MultilabelSSVM(edges="full", tol=1e-6), cut(X, y, 2))
+    assert model.n_labels_ == 1
+    assert model.predict(X).tolist() == whole.predict(X).tolist()
+    assert model.primal_objective_ == pytest.approx(whole.primal_objective_, rel=1e-5)
 
 
 def test_label_sets_train_in_blocks(here):

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import hingeline
@@ -20,7 +21,7 @@ from hingeline import (
     SemiSupervisedSSVM,
 )
 from hingeline.distributed import fit_blocks
-from hingeline.distributed.shards import Sequences
+from hingeline.distributed.shards import Sequences, merge_rows
 from hingeline.evaluation.inspection import explain
 
 
@@ -163,6 +164,34 @@ def test_a_row_of_weight_two_counts_as_two(kind, sparse):
     known = dict(vars(weighted))
     weighted.predict(given)
     assert weighted.feature_scales_ is known["feature_scales_"]  # prediction changes nothing
+
+
+@pytest.mark.parametrize("value", [0.1, -3.3, 1234.567])
+def test_columns_of_one_value_stay_one_whatever_rounding_says(value):
+    """Their deviation is 0: that of a mean of many 0.1 is not, and nothing is divided by it."""
+
+    def check(mean, size):
+        assert mean in (pytest.approx(value, rel=1e-15), 0.0)
+        assert size == 1.0
+
+    X, y = make(MulticlassSSVM)
+    X[:, 4] = value
+    X[::7, 4] = np.nextafter(value, 1.0)  # what other sums would make of it
+    later = X + [0.0, 0.0, 0.0, 0.0, 0.01]
+    tokens = [X[i : i + 5] for i in range(0, 60, 5)], [y[i : i + 5] for i in range(0, 60, 5)]
+    for scale in (None, True):
+        for weights in (None, 1.0 + np.arange(60) % 3):
+            model = MulticlassSSVM(scale=scale, tol=0.5, random_state=0).fit(X, y, weights)
+            check(model.feature_means_[4], model.feature_scales_[4])
+            assert (model.predict(later) == model.predict(X)).all()
+        model = ChainSSVM(scale=scale, tol=0.5, random_state=0).fit(*tokens)
+        check(model.feature_means_[4], model.feature_scales_[4])
+    named = ChainSSVM(tol=0.5, random_state=0).fit(name_numbers(tokens[0]), tokens[1])
+    assert named.feature_scales_[4] == 1.0
+    parts = [[part[k::2] for part in tokens] for k in range(2)]
+    told = [Sequences(model, *part, np.ones(6)).told | {"origin": None} for part in parts]
+    known = merge_rows(model, told)[1]
+    check(known["feature_means_"][4], known["feature_scales_"][4])
 
 
 # Sequences of numbers ----------------------------------------------------------------------------
@@ -433,6 +462,29 @@ def test_examples_that_weigh_nothing_have_no_say_in_scales():
     compare(few.fit(X, y), model.fit(X + other, y + labels, weights))
 
 
+def test_an_example_of_weight_two_counts_as_two():
+    """In scales, and in a C that follows features and losses, as if it were there twice."""
+
+    def compare(model, X, y):
+        weights = np.arange(len(X)) % 3
+        once = clone(model).fit(X, y, sample_weight=weights)
+        some = np.repeat(np.arange(len(X)), weights)
+        twice = clone(model).fit([X[i] for i in some], [y[i] for i in some])
+        for name in ("feature_means_", "feature_scales_", "edge_feature_scales_"):
+            found, expected = getattr(once, name, np.zeros(0)), getattr(twice, name, np.zeros(0))
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        assert pytest.approx(twice.C_, rel=1e-12) == once.C_
+
+    cost = np.array([[0.0, 1.0, 3.0], [2.0, 0.0, 1.0], [5.0, 7.0, 0.0]])
+    X, y = make(MulticlassSSVM)
+    compare(MulticlassSSVM(loss=cost, tol=0.5), X, y)
+    X, y = sequences()
+    X = name_numbers([np.array([500.0, 5.0, 0.0]) + x * [30.0, 3.0, 1e3] for x in X])
+    compare(ChainSSVM(loss=cost, tol=0.5), X, y)
+    X, y = squares(nodes=(30.0, 5.0), edges=20.0)
+    compare(GraphSSVM(loss=cost[1:, 1:], inference="enumeration", tol=0.5), X, y)
+
+
 def test_losses_in_any_unit_are_the_same_model():
     """Nodes weigh their pixels: what is right for one of each is right for 500 of each."""
     X, y = squares()
@@ -453,9 +505,11 @@ def test_losses_in_any_unit_are_the_same_model():
 def test_scaled_graphs_in_blocks():
     X, y = squares(nodes=(30.0, 5.0), edges=20.0)
     X = weigh(X[:10], [1.0, 2.0, 3.0, 0.0]) + weigh(X[10:], [5.0, 1.0, 2.0, 3.0])
-    whole = GraphSSVM(inference="enumeration", random_state=0, tol=1e-6).fit(X, y)
-    estimator = GraphSSVM(inference="enumeration", random_state=0, tol=1e-6)
-    blocks = fit_blocks(estimator, [(X[:15], y[:15]), (X[15:], y[15:])], workers=1)
+    weights, cost = np.arange(len(X)) % 3, [[0.0, 1.0], [4.0, 0.0]]
+    estimator = GraphSSVM(inference="enumeration", loss=cost, random_state=0, tol=1e-6)
+    whole = clone(estimator).fit(X, y, weights)
+    parts = [(X[:15], y[:15], weights[:15]), (X[15:], y[15:], weights[15:])]
+    blocks = fit_blocks(estimator, parts, workers=1)
     assert pytest.approx(whole.C_) == blocks.C_
     for name in ("feature_means_", "feature_scales_", "edge_feature_scales_"):
         np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), rtol=1e-12)

@@ -310,6 +310,20 @@ def test_the_dual_never_falls_and_never_passes_the_primal(
         assert np.isnan(row.primal) or row.primal >= best * (1 - 1e-9)
 
 
+def test_steps_away_leave_no_mass_beyond_its_bound() -> None:
+    """A step away from a plane with nearly all mass multiplies the others by up to 1e9."""
+    rng = np.random.default_rng(33)
+    X, y = rng.normal(size=(20, 1)), rng.integers(0, 4, 20)
+    y[:4] = range(4)
+    C = float(10 ** rng.uniform(-1, 1))
+    params = {"fit_intercept": False, "random_state": 0}
+    away = {"solver": "bcfw", "solver_options": {"steps": "away"}}
+    model = MulticlassSSVM(C=C, tol=1e-3, **away, **params).fit(X, y)
+    best = MulticlassSSVM(C=C, tol=1e-10, **params).fit(X, y).primal_objective_
+    assert model.dual_objective_ <= best * (1.0 + 1e-9)  # it was 0.2 % above
+    assert model.primal_objective_ >= best * (1.0 - 1e-9)
+
+
 @modes
 def test_any_number_of_threads_gives_the_same_weights(mode: dict[str, Any]) -> None:
     X, y = chains(4, 150)

@@ -275,6 +275,15 @@ def test_features_as_they_come() -> None:
     assert model.primal_objective_ <= slow.primal_objective_
 
 
+def test_steps_go_on_until_the_dual_rises() -> None:
+    """A large gap made the first, loose solution of a proximal point look good enough."""
+    X = np.where(np.isin(np.arange(8), (3, 5, 7)), -1.2, 0.8)[:, None]
+    y = [0, 1, 2, 3, 4, 3, 0, 1]
+    params = {"slack": "squared", "fit_intercept": False, "random_state": 0}
+    model = MulticlassSSVM(C=3e7, tol=1e-4, max_iter=60, **params).fit(X, y)
+    assert model.converged_  # after 3,000 passes the gap was 99.96 %
+
+
 def test_same_bits_for_any_number_of_threads() -> None:
     X, y = uneven_table()
     one = MulticlassSSVM(C=1.0, random_state=0).fit(X, y)

@@ -480,27 +480,27 @@ class Workers:
             future.result()
 
 
-def sum_losses(problem: Any, weights: Array | None = None) -> tuple[float, int]:
-    """Mean losses of wrong labels, summed over labels that cost something; how many these are.
+def sum_losses(problem: Any, weights: Array) -> tuple[float, float]:
+    """Losses of wrong labels, on average over these, summed by weight where they cost something.
 
-    Examples with a weight of 0 do not count; structures whose loss is no sum over labels have none.
+    The sum, and that of the weights; structures whose loss is no sum over labels have none.
     """
     if not hasattr(problem, "cost"):
-        return 0.0, 0
+        return 0.0, 0.0
     k = len(problem.cost)
     wrong = problem.cost[:, :k].sum(axis=1) - problem.cost.diagonal()  # where that costs, too
     by_label = wrong / max(k - 1, 1)
     losses = by_label[problem.labels] * getattr(problem, "node_weight", 1.0)
-    if weights is not None:
-        starts = getattr(problem, "offsets", None)
-        active = weights > 0.0
-        losses = losses[active if starts is None else np.repeat(active, np.diff(starts))]
-    return float(losses.sum()), int(np.count_nonzero(losses))
+    starts = getattr(problem, "offsets", None)
+    each = weights if starts is None else np.repeat(weights, np.diff(starts))
+    active = each > 0.0
+    losses, each = losses[active], each[active]
+    return float((each * losses).sum()), float(each[losses != 0.0].sum())
 
 
 def mean_loss(problem: Any, weights: Array) -> float:
-    """Loss of a wrong label, on average over those that cost something."""
-    total, count = sum_losses(problem, weights)
+    """Loss of a wrong label, on average over those that cost something, by weight."""
+    total, count = sum_losses(problem, weights / weights.max())
     return total / count if count else 1.0
 
 

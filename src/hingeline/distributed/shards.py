@@ -53,6 +53,7 @@ from hingeline.features.tables import (
     refuse_scale,
     renumber,
     scale_columns,
+    settle,
 )
 
 
@@ -246,7 +247,7 @@ def measure_rows(
 ) -> dict[str, Any]:
     """What a block tells of its rows, that is, if they are scaled, of their columns.
 
-    Largest values of sparse ones; count, means, squares, entries, largest and least of others. A
+    Largest sizes of sparse ones; count, means, squares, entries, largest and least of others. A
     row counts by its weight.
     """
     told: dict[str, Any] = {"width": matrix.shape[1], "sparse": sparse}
@@ -254,14 +255,13 @@ def measure_rows(
     if not estimator._wants_scale(not sparse) or not len(some):
         return told
     matrix, weights = sp.csr_matrix(matrix[some]), weights[some]
-    largest = abs(matrix).max(axis=0).toarray().ravel()
     if sparse:
-        return told | {"sums": largest}
+        return told | {"sums": abs(matrix).max(axis=0).toarray().ravel()}
     rows, n = matrix.toarray(), float(weights.sum())
     with np.errstate(over="ignore", invalid="ignore"):  # refused later
         mean, filled = (np.einsum("i,ij->j", weights, of) for of in (rows, rows != 0.0))
         squares = np.einsum("i,ij->j", weights, np.square(rows - mean / n))
-    return told | {"sums": (n, mean / n, squares, filled, largest, rows.min(axis=0))}
+    return told | {"sums": (n, mean / n, squares, filled, rows.max(axis=0), rows.min(axis=0))}
 
 
 def merge_rows(estimator: Any, told: list[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
@@ -282,13 +282,13 @@ def merge_rows(estimator: Any, told: list[dict[str, Any]]) -> tuple[int, dict[st
 
 def merge_spread(sums: list[Any]) -> tuple[Array, ...]:
     """Of dense columns of all blocks what :func:`measure_columns` tells of one array."""
-    n, mean, squares, filled, largest, least = sums[0]
-    for count, own, more, also, size, low in sums[1:]:
+    n, mean, squares, filled, most, least = sums[0]
+    for count, own, more, also, high, low in sums[1:]:
         shift, n, filled = own - mean, n + count, filled + also
         mean = mean + shift * (count / n)
         squares = squares + more + shift**2 * (count * (n - count) / n)
-        largest, least = np.maximum(largest, size), np.minimum(least, low)
-    return mean, np.sqrt(squares / n), filled / n, largest, least
+        most, least = np.maximum(most, high), np.minimum(least, low)
+    return settle(mean, np.sqrt(squares / n), filled / n, most, least)
 
 
 def number_own(estimator: Any, labels: list[Any]) -> Array:
@@ -389,15 +389,19 @@ class LabelSets(Shard):
         self.matrix = checks.as_csr(X)
         self.told = measure_rows(estimator, self.matrix, sp.issparse(X), weights)
         self.indicator, self.told["classes"] = read_indicator(np.asarray(y), None)
+        self.told["n_labels"] = self.indicator.shape[1]  # one label has two classes
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
         first, known = merge_rows(estimator, told)
-        most = max(told, key=lambda one: len(one["classes"]))["classes"]
+        most = max(told, key=lambda one: one["n_labels"])
+        n, classes = most["n_labels"], most["classes"]
         if told[0]["origin"] is None:  # files end where the last label is
-            merge_widths([{"width": len(one["classes"])} for one in told], "labels")
-        none = np.zeros((1, len(most)), dtype=np.int64)  # pairs do not depend on the data here
-        known |= {"classes_": most, "n_labels_": len(most)}
+            merge_widths([{"width": one["n_labels"]} for one in told], "labels")
+        same = n > 1 or all(np.array_equal(one["classes"], classes) for one in told)
+        require(same, "parts have different classes: give each part examples of both.")
+        none = np.zeros((1, n), dtype=np.int64)  # pairs do not depend on the data here
+        known |= {"classes_": classes, "n_labels_": n}
         known["edges_"] = find_pairs(estimator.edges, none, np.ones(1))
         return known, [first] * len(told)
 
@@ -423,15 +427,17 @@ class Graphs(Shard):
         estimator._count_types(self.graphs)
         if estimator.void_label is not None:
             self.graphs, self.labels, self.some = estimator._drop_void(self.graphs, self.labels)
-        counted = [x for x, i in zip(self.graphs, self.some, strict=True) if weights[i]]
-        nodes, dense, edges = stack_features(counted or self.graphs)
-        ones = np.ones(nodes.shape[0]) * bool(counted)
-        self.told = measure_rows(estimator, nodes, not dense, ones)
+            what = f"a block holds nothing but the void label {estimator.void_label!r}"
+            require(self.some, f"{what}: leave its parts out, or deal them to fewer blocks.")
+        nodes, dense, edges = stack_features(self.graphs)
+        own = weights[self.some]
+        each = np.repeat(own, [x.n_nodes for x in self.graphs])
+        self.told = measure_rows(estimator, nodes, not dense, each)
         self.told |= {"width": width, "sparse": False}
         self.told |= {name: getattr(estimator, name) for name in self.counts}
         if edges.size:
-            ones = np.ones(len(edges)) * bool(counted)
-            told = measure_rows(estimator, checks.as_csr(edges), False, ones)
+            each = np.repeat(own, [x.n_edges for x in self.graphs])
+            told = measure_rows(estimator, checks.as_csr(edges), False, each)
             self.told |= {"edge sums": told["sums"]} if "sums" in told else {}
         self.told["labels"] = Counter(label for own in self.labels for label in own)
         self.told["edges"] = edge_width if any(x.n_edges for x in self.graphs) else None

@@ -458,13 +458,16 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         flat = [label for own in labels for label in own]
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
-        counted = [x for x, weight in zip(graphs, weights, strict=True) if weight]
-        nodes, dense, edges = stack_features(counted)
+        nodes, dense, edges = stack_features(graphs)
         dense = dense and self._wants_scale(True)
-        scale_columns(self, nodes.toarray() if dense else nodes, np.ones(nodes.shape[0]))
+        each = np.repeat(weights, [x.n_nodes for x in graphs])
+        scale_columns(self, nodes.toarray() if dense else nodes, each)
         self.__dict__.pop("edge_feature_scales_", None)
         if edges.size and self._wants_scale(True):
-            self.__dict__.update(choose_edge_scales(self, *measure_columns(edges)))
+            each = np.repeat(weights, [x.n_edges for x in graphs])
+            if (counted := each > 0.0).any():
+                found = measure_columns(edges[counted], each[counted])
+                self.__dict__.update(choose_edge_scales(self, *found))
         self._fit_graphs(self._make(graphs, numbers, checks.weigh_costs(self, numbers)), weights)
         return self
 

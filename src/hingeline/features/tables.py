@@ -466,7 +466,8 @@ def scale_columns(model: Any, X: Any, weights: Array | None = None) -> Any:
             model.feature_means_ = np.zeros(X.shape[1])
             model.feature_scales_ = no_zeros(abs(known).max(axis=0).toarray().ravel())
         elif (known.data != 1.0).any():
-            vars(model).update(choose_scales(model, *measure_named(known), by_largest=True))
+            found = measure_named(known, weights / weights.max())
+            vars(model).update(choose_scales(model, *found, by_largest=True))
     if SCALING[0] not in vars(model):
         return X
     if X.shape[1] > len(model.feature_means_):  # columns that came later
@@ -494,18 +495,30 @@ def measure_columns(X: Array, weights: Array | None = None) -> tuple[Array, ...]
         else:
             means, sizes = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
             filled = np.count_nonzero(X, axis=0) / len(X)
-    return means, sizes, filled, abs(X).max(axis=0), X.min(axis=0)
+    return settle(means, sizes, filled, X.max(axis=0), X.min(axis=0))
 
 
-def measure_named(X: sp.csr_matrix) -> tuple[Array, ...]:
+def settle(means: Array, sizes: Array, filled: Array, most: Array, least: Array) -> tuple[Any, ...]:
+    """What is known of columns; those of one value, but for rounding, have that as their mean."""
+    largest = np.maximum(most, -least)
+    with np.errstate(over="ignore", invalid="ignore"):
+        same = most - least <= 8.0 * np.finfo(least.dtype).eps * largest
+    means, sizes = np.where(same, least, means), np.where(same, 0.0, sizes)
+    return means, sizes, filled, largest, least
+
+
+def measure_named(X: sp.csr_matrix, weights: Array) -> tuple[Array, ...]:
     """The same of numbers in dicts; only what all tokens have is centred, small rare ones are 1."""
-    values, (n, d) = X.data.astype(np.float64), X.shape
-    count = np.maximum(np.bincount(X.indices, minlength=d), 1)
-    means = np.where(count == n, np.bincount(X.indices, values, d) / count, 0.0)
-    squares = np.bincount(X.indices, (values - means[X.indices]) ** 2, d)
-    largest, least = (np.ravel(a.toarray()) for a in (abs(X).max(axis=0), X.min(axis=0)))
-    small = (2 * count < n) & (largest <= 10.0)
-    return means, np.sqrt(squares / count), count / n, np.where(small, 1.0, largest), least
+    values, at, d = X.data.astype(np.float64), X.indices, X.shape[1]
+    each, n = np.repeat(weights, np.diff(X.indptr)), weights.sum()
+    count = no_zeros(np.bincount(at, each, d))
+    whole = np.bincount(at, minlength=d) == X.shape[0]
+    means = np.where(whole, np.bincount(at, each * values, d) / count, 0.0)
+    squares = np.bincount(at, each * (values - means[at]) ** 2, d)
+    most, least = (np.ravel(a.toarray()) for a in (X.max(axis=0), X.min(axis=0)))
+    found = settle(means, np.sqrt(squares / count), count / n, most, least)
+    small = (2 * count < n) & (found[3] <= 10.0)
+    return *found[:3], np.where(small, 1.0, found[3]), least
 
 
 def choose_scales(

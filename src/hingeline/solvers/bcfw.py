@@ -166,6 +166,13 @@ def _step(
         if step == 0.0:
             break
         gain += step * (slope - 0.5 * step * curve)
+    if rule.kind != PAIRWISE:  # a long way away from a plane magnifies rounding of the others
+        total = 0.0
+        for j in range(m):
+            total += alpha[j]
+        if total > (1.0 + REST_ROUNDING) * cap:
+            for j in range(m):
+                alpha[j] *= cap / total
     return True, gain
 
 

@@ -264,7 +264,8 @@ def move_to_proximal_point(
             bound, chosen = dual, told.image
             planes.keep()
         gradient = w - told.image
-        if step > 0 and 0.5 * float(gradient @ gradient) <= SHARE * (least - bound):
+        settled = 0.5 * float(gradient @ gradient) <= SHARE * (least - bound)
+        if step > 0 and chosen is not None and settled:
             break
         direction = planes.find_direction(gradient)
         slope = float(direction @ gradient)
