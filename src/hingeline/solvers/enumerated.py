@@ -626,7 +626,7 @@ class EnumeratedSDM(CertifiedSolver):
         if self.clock < self._blind or (self.stage_begins(self.clock + 1) and not crawls):
             return math.inf
         # A step over all planes leaves the average behind; the first look says which one leads.
-        both = leapt or self.clock % 4 == 0 or self.clock == self._blind == 2
+        both = leapt or self.clock % 8 == 0 or self.clock == self._blind == 2
         primal = self._look_at_best(stage, both)
         if crawls:
             scale = 0.5 * float(self.w @ self.w) + total_slack_cost(stage, self.violation)
