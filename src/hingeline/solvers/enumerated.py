@@ -622,7 +622,7 @@ class EnumeratedSDM(CertifiedSolver):
             self.accelerate.width = min(max(math.sqrt(max(self._distance, 0.0) / half), 1e-3), 10.0)
         work = self._work(self._visited / (VISITED * max(n, 1)))  # as much as so many passes
         leapt = final and self.accelerate(self, self._distance, work)
-        if stage is not self.form and self.clock == 1 and self._best_multiple() < BINDS:
+        if stage is not self.form and self._best_multiple() < BINDS:
             self.stages, stage = [], self.form  # its bounds hardly bind: the end comes at once
         crawls = self.clock == 1 and self._near  # perhaps: a look will tell
         if self.clock < self._blind or (self.stage_begins(self.clock + 1) and not crawls):
