@@ -317,13 +317,12 @@ def rows_add(
 def rows_add_few(
     indices: Array, values: Array, lo: int, hi: int, steps: Array, w: Array, stride: int
 ) -> None:
-    """:func:`rows_add` where most of ``steps`` are 0: entries one by one."""
-    some = np.empty(stride, dtype=np.int64)
-    count = list_some(steps[:stride], some)
-    for p in range(lo, hi):
-        row = indices[p] * stride
-        for q in range(count):
-            w[row + some[q]] += values[p] * steps[some[q]]
+    """:func:`rows_add` where most of ``steps`` are 0: column by column."""
+    for k in range(stride):
+        step = steps[k]
+        if step != 0.0:
+            for p in range(lo, hi):
+                w[indices[p] * stride + k] += values[p] * step
 
 
 @_by_columns

@@ -407,10 +407,10 @@ class RecordedSDM(Recorder, SDM):
 
 
 class RecordedEnumerated(Recorder, EnumeratedSDM):
-    def pass_over(self, draws: Any, form: Any) -> None:
+    def pass_over(self, draws: Any, form: Any, skip: float) -> None:
         order = np.zeros(len(self.gaps) + 1, dtype=np.int64)
         for row in draws:
-            count, _ = choose_worth(self.gaps, self.options.skip, row, order)
+            count, _ = choose_worth(self.gaps, skip, row, order)
             for i in order[:count]:
                 self.visit(np.array([i]), form)
                 self.iterates.append(self.w.copy())

@@ -597,10 +597,12 @@ class EnumeratedSDM(CertifiedSolver):
         n = len(self.active)
         if self.looks and stage is self.form and self.clock > 4:  # few visits make looks dear
             passes = round(passes * min(max(WORTH_A_LOOK * n / max(self._visited, 1), 1.0), MOST))
+        # Where few examples have much to gain, others soon do: all that have anything take part.
+        skip = 0.0 if self.clock > 1 and self._visited < n else float(self.options.skip)
         self._visited, self._pace = 0, np.zeros(2)
         draws = self.rng.random((passes, max(n // RUN, min(n, MANY))))
         for part in np.array_split(draws, passes) if self._work(1) > LONG_PASS else (draws,):
-            self.pass_over(part, stage)
+            self.pass_over(part, stage, skip)
         final = stage is self.form and self.clock > 1
         if final and math.isfinite(self._distance):
             # ½‖w − w*‖² is at most the gap: by such a share of ‖w‖ hinges may still move.
@@ -608,13 +610,13 @@ class EnumeratedSDM(CertifiedSolver):
             self.accelerate.width = min(max(math.sqrt(max(self._distance, 0.0) / half), 1e-3), 10.0)
         work = self._work(self._visited / (VISITED * max(n, 1)))  # as much as so many passes
         leapt = final and self.accelerate(self, self._distance, work)
-        if stage is not self.form and self.clock == 1 and self._best_multiple() < BINDS:
+        if stage is not self.form and self._best_multiple() < BINDS:
             self.stages, stage = [], self.form  # its bounds hardly bind: the end comes at once
         crawls = self.clock == 1 and self._near  # perhaps: a look will tell
         if self.clock < self._blind or (self.stage_begins(self.clock + 1) and not crawls):
             return math.inf
         # A step over all planes leaves the average behind; the first look says which one leads.
-        both = leapt or self.clock % 4 == 0 or self.clock == self._blind == 2
+        both = leapt or self.clock % 8 == 0 or self.clock == self._blind == 2
         primal = self._look_at_best(stage, both)
         if crawls:
             scale = 0.5 * float(self.w @ self.w) + total_slack_cost(stage, self.violation)
@@ -660,9 +662,9 @@ class EnumeratedSDM(CertifiedSolver):
         self.workers.over(self._everyone, find_gaps, *known, PART, self.w, *out)
         self.oracle_calls += self.compiled.n
 
-    def pass_over(self, draws: Array, form: Formulation) -> None:
+    def pass_over(self, draws: Array, form: Formulation, skip: float) -> None:
         """Passes over the examples with something to gain."""
-        known = (self.compiled.problem, form, self.rule, float(self.options.skip), draws)
+        known = (self.compiled.problem, form, self.rule, skip, draws)
         state = (self.work, self.w, self.visits, self.gaps, self._pace)
         visits = pass_over(*known, *state)
         self._visited += int(visits - self.visits)

@@ -457,7 +457,7 @@ def all_add(problem: MulticlassProblem, i: int, steps: Array, w: Array) -> None:
     for k in range(problem.n_labels, stride):
         steps[k] = 0.0
     lo, hi = problem.indptr[i], problem.indptr[i + 1]
-    if stride <= 32 or 4 * (count + 1) >= stride:  # whole vectors beat single entries
+    if 8 * (count + 1) >= stride:  # whole vectors beat single entries
         rows_add(problem.indices, problem.values, lo, hi, steps, w, stride)
     else:
         rows_add_few(problem.indices, problem.values, lo, hi, steps, w, stride)
