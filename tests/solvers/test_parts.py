@@ -202,6 +202,30 @@ def test_long_sequences_take_few_more_passes_than_short_ones() -> None:
     assert long.n_iter_ <= 2 * short.n_iter_
 
 
+def test_a_very_long_sequence_stays_in_pieces_while_most_is_wrong(monkeypatch: Any) -> None:
+    """Joined at once, its pieces were one part with all their planes, each thousands long."""
+    rng = np.random.default_rng(0)
+    words, kinds = rng.integers(500, size=3000), rng.integers(L, size=500)
+    X, y = [[f"w{word}" for word in words]], [kinds[words].tolist()]
+    longest: dict[int, int] = {}
+
+    def note(self: Any) -> None:
+        make_room(self)
+        longest[self.clock] = int(self.ws.length.max())
+
+    make_room = SDMInParts.make_room
+    monkeypatch.setattr(SDMInParts, "make_room", note)
+    model = ChainSSVM(random_state=0, max_iter=200).fit(X, y)
+    assert model.converged_
+    assert max(longest[k] for k in range(1, 9)) <= parts.FIRST_LENGTH + 2
+    assert max(longest.values()) > parts.FIRST_LENGTH + 2  # they are joined in the end
+    monkeypatch.setattr(parts, "TANGLED", np.inf)  # joined after the first passes
+    other = ChainSSVM(random_state=0, max_iter=200).fit(X, y)
+    assert longest[8] > 300
+    assert model.dual_objective_ <= other.primal_objective_
+    assert other.dual_objective_ <= model.primal_objective_
+
+
 def test_a_path_goes_on_from_parts_and_from_whole_outputs() -> None:
     X, Y = make_chains(6, [12] * 6)
     cold = ChainSSVM(1.0, tol=1e-6, random_state=0).fit(X, Y)

@@ -44,6 +44,10 @@ from hingeline.solvers.sdm import SDM, Accelerator, Pair
 #: long as a sentence, and the place between two of them is taken for right.
 FIRST_LENGTH = 30
 FIRST_PASSES = 5
+#: They stay pieces while the places between them are mostly wrong: joined, they would be few parts
+#: with all the planes of many pieces. That is, while a piece would share its part with so many
+#: others on average, but no longer than so many passes.
+TANGLED, LAST_PASS = 3, 50
 
 
 @by_reference
@@ -148,6 +152,7 @@ def find_stretches(
         if apart:
             for k in range(parts.first[i] + 1, parts.first[i + 1]):
                 t = parts.start[k] - lo - 1
+                parts.found[lo + t] = y[t]  # it tells which pieces are one part in truth
                 y[t] = gold[t]
         for k in range(parts.first[i], parts.first[i + 1]):
             a, b = parts.start[k] - lo, parts.stop[k] - lo
@@ -161,7 +166,7 @@ def find_stretches(
                 insert(stretches, inner, ws, k, y[s : s + ws.length[k]], clock, patience, scratch)
                 copy(gold[a:b], y[a:b])
         parts.waiting[i] = 0
-        for t in range(length):
+        for t in range(0 if apart else length):
             parts.found[lo + t] = y[t]
             parts.waiting[i] += y[t] != gold[t]
 
@@ -253,6 +258,25 @@ def _fill_parts(
         insert(stretches, form, ws, k, y, clock, FREE_SLOTS_ONLY, scratch)
 
 
+def find_parts(
+    old: WorkingSet, before: Parts, since: int, covered: Array
+) -> tuple[Array, Array, Array, Array]:
+    """New parts for what is ``covered`` and what planes in use cover, and their planes.
+
+    Where they begin and end, and from which old part on and up to which they have their planes.
+    """
+    _cover(old, before, since, covered)
+    # Maximal runs of covered positions, inside examples.
+    edge = np.zeros(len(covered) + 1, dtype=bool)
+    edge[before.base] = True
+    begins, ends = covered.copy(), covered.copy()
+    begins[1:] &= ~covered[:-1] | edge[1:-1]
+    ends[:-1] &= ~covered[1:] | edge[1:-1]
+    start, stop = np.flatnonzero(begins), np.flatnonzero(ends) + 1
+    first = np.searchsorted(before.stop, start, side="right")
+    return start, stop, first, np.searchsorted(before.start, stop, side="left")
+
+
 def regroup(
     compiled: Compiled,
     form: Formulation,
@@ -268,21 +292,9 @@ def regroup(
     Planes without mass that lie in no single new part are dropped. Also returns from which old part
     on and up to which the new ones have their planes, and which are the same as before.
     """
-    base = before.base
     differs = before.found != before.gold
-    covered = differs | join
-    if not join:
-        _cover(old, before, clock - patience, covered)
-    # Maximal runs of covered positions, inside examples.
-    edge = np.zeros(len(covered) + 1, dtype=bool)
-    edge[base] = True
-    begins, ends = covered.copy(), covered.copy()
-    begins[1:] &= ~covered[:-1] | edge[1:-1]
-    ends[:-1] &= ~covered[1:] | edge[1:-1]
-    start, stop = np.flatnonzero(begins), np.flatnonzero(ends) + 1
+    start, stop, a, b = find_parts(old, before, clock - patience, differs | join)
     parts, lengths = place_parts(before, start, stop)
-    a = np.searchsorted(before.stop, start, side="right")
-    b = np.searchsorted(before.start, stop, side="left")
     n_differs = np.concatenate([[0], np.cumsum(differs)])
     copies = not join and len(old.gram) > 0
     same = (b - a == 1) & (n_differs[stop] == n_differs[start]) & copies
@@ -314,8 +326,9 @@ class SDMInParts(PlaneSolver):
     soft_only = "parts need a bound on their mass"
     in_parts = True
     admits = True  # whether a certificate may make new parts
+    tangled = False  # whether pieces stay pieces after the first passes
     Options = SDM.Options
-    saved_numbers = SDM.saved_numbers
+    saved_numbers = (*SDM.saved_numbers, "tangled")
     saved_arrays = tuple(name for name in SDM.saved_arrays if name != "gaps")
 
     def _begin(self, start: Any) -> None:
@@ -364,6 +377,9 @@ class SDMInParts(PlaneSolver):
         """Fit the parts to the planes in use and to what decoding found."""
         if self.early:
             super().make_room()
+            if self.clock >= FIRST_PASSES:
+                self.tangled = self.clock < LAST_PASS and self._would_tangle()
+            self.parts.found[:] = self.parts.gold
             return
         known = (self.ws, self.parts, self.clock, self.patience, self.workers.scratch[0])
         new, ws, sources, same = regroup(self.compiled, self.form, *known)
@@ -395,7 +411,14 @@ class SDMInParts(PlaneSolver):
     @property
     def early(self) -> bool:
         """Whether parts are pieces still."""
-        return self.fresh and self.clock <= FIRST_PASSES
+        return self.fresh and (self.clock <= FIRST_PASSES or self.tangled)
+
+    def _would_tangle(self) -> bool:
+        """Whether pieces, joined where places between them are wrong, make large parts."""
+        covered = self.parts.found != self.parts.gold
+        known = (self.ws, self.parts, self.clock - self.patience, covered)
+        _, _, first, last = find_parts(*known)
+        return float(((last - first) ** 2).sum()) > TANGLED * len(self.gaps)
 
     @property
     def active_blocks(self) -> Array:
