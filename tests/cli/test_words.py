@@ -245,6 +245,6 @@ def test_words_that_are_one_sentence_are_said(content, tmp_path):
     result = run("train", file, "-m", tmp_path / "m.hinge")
     told = result.stderr
     assert result.stdout.endswith(" kB\n")
-    assert "All words are one sentence: a blank line after each, or a column named sentence" in told
+    assert "All words are one sentence: separate sentences by a blank line" in told
     two = write(tmp_path / "two", "Ann B-PER\nran O\n\nBob B-PER\nsat O\n")
     assert "one sentence" not in run("train", two, "-m", tmp_path / "m.hinge").stderr

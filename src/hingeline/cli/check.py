@@ -53,7 +53,7 @@ def check(
     label: Annotated[
         str | None, Option(help="Column of labels.", show_default="the last; upos in CoNLL-U")
     ] = None,
-    n: Annotated[int, Option("-n", min=0, help="Name this many places for each constraint.")] = 3,
+    n: Annotated[int, Option("-n", min=0, help="List this many places for each constraint.")] = 3,
     as_json: app.Json = False,
 ) -> None:
     """Check the labels of a file against constraints; the exit code is 1 if any is broken."""
