@@ -43,8 +43,8 @@ def test_tables_with_a_header(text, names, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("word,tag\nHe,O\n1,000,O\n", ":3: expected 2 fields as the header has, found 3; quote"),
-        ('word,tag\n"He,O\n', ":2: expected 2 fields as the header has, found 1; quote"),
+        ("word,tag\nHe,O\n1,000,O\n", ":3: expected 2 fields, as in the header, found 3; quote"),
+        ('word,tag\n"He,O\n', ":2: expected 2 fields, as in the header, found 1; quote"),
         ("word,tag\n" + "a" * 200_000 + ",O\n", ":2: expected 2 fields"),
         ("word,word\na,b\n", ":1: two columns have the same name"),
         ("word,tag\n" + "a,O\n" * 2000, "nothing says where sentences end; add a column"),
