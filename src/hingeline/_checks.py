@@ -328,7 +328,7 @@ def numeric_rows(x: Any, where: str) -> Any:
         try:
             rows = np.asarray(x)
         except ValueError as error:
-            raise ValueError(f"{where} is ragged: its rows must have one length.") from error
+            raise ValueError(f"{where} is ragged: its rows must have the same length.") from error
         what = f"{where} has shape {rows.shape}, expected two dimensions"
         require(rows.ndim == 2, f"{what}: one row each, one column per feature.")
     number = rows.dtype.kind in "fiub"

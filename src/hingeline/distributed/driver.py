@@ -254,8 +254,8 @@ class Blocks(CertifiedSolver):
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        latency: float = option(0.005, "seconds of a round trip, which decide about rounds")
-        bandwidth: float = option(1e9, "bytes a second to and from the driver, likewise")
+        latency: float = option(0.005, "seconds of a round trip; they determine the rounds")
+        bandwidth: float = option(1e9, "bytes per second to and from the driver, likewise")
         pieces: int | None = option(None, "rounds of a pass that decode; None: by latency", least=1)
 
     saved_numbers = (

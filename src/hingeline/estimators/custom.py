@@ -100,7 +100,7 @@ class SSVM(BaseSSVM, BaseModel):
         require(self.structure is not None, text, TypeError)
         methods = custom.methods_of(self.structure)
         listed = all(hasattr(v, "__len__") and getattr(v, "ndim", 1) for v in (X, y))
-        require(listed, "X and y must be lists of one length.", TypeError)
+        require(listed, "X and y must be lists of the same length.", TypeError)
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         require(len(X) > 0, "X is empty: there are no examples.")
         name = type(self.structure).__name__

@@ -83,7 +83,7 @@ def read_tags(flat: list[Any], offsets: Array, scheme: Any) -> tuple[str, Array,
     """The scheme of tags, and first tokens, tokens after the last and labels of their spans."""
     classes, index = reading.find_classes(flat, offsets)
     codes = reading.number_labels(flat, index)
-    with checks.retell("", " Give labels without B- tags as spans: (start, end, label)."):
+    with checks.retell("", " Give labels that are not tags as spans: (start, end, label)."):
         tags = [schemes.split_tag(label) for label in classes.tolist()]
     name = schemes.detect_from_arrays(classes.tolist(), codes, offsets) if scheme == "auto" else ""
     if name is None:
