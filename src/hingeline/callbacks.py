@@ -114,7 +114,7 @@ class Checkpoint:
         self._written, self._warned = 0.0, False
 
     def begin(self, identity: dict[str, Any], restore: Callable[[Any], None]) -> bool:
-        """Before the first pass: whether the fit goes on from the file."""
+        """Called before the first pass; returns whether the fit resumes from the file."""
         self._identity, self._written, self.resumed_ = identity, time.monotonic(), 0
         if not self.resume or not self.path.exists():
             return False

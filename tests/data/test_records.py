@@ -113,8 +113,8 @@ def test_lists_of_something_else_are_left_out():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"tokens": ["a"]}\nnot\n', ":2: this is no JSON"),
-        ("[1]\n", ":1: this is no JSON object; write"),
+        ('{"tokens": ["a"]}\nnot\n', ":2: this is not JSON"),
+        ("[1]\n", ":1: this is not a JSON object; write"),
         ('{"tokens": "a b"}\n', ":1: there is no list of words; write"),
         (f'{PAIR}{{"tokens": ["a", "b"], "tags": ["O"]}}', ":2: .*1 item in 'tags' and 2 items"),
         (f'{{"tokens": ["a"], "tags": []}}\n{PAIR * 2}', ":1: .*0 items in 'tags' and 1 item in"),

@@ -203,7 +203,7 @@ WORD = [{"form": "a", "upos": "X"}, {"form": "b", "upos": "X"}]
         (
             [WORD],
             [[(0, "root"), (3, "x")]],
-            r"y\[0\]\[1\] has the head 3, but the sentence 2 words",
+            r"y\[0\]\[1\] has the head 3, but the sentence has 2 words",
         ),
         ([WORD], [[(0, "root"), (-1, "x")]], r"y\[0\]\[1\] has the head -1"),
         ([WORD], [[(0, "root"), (2, "x")]], r"y\[0\]\[1\] has the head 2"),

@@ -320,7 +320,7 @@ def test_files_hold_the_chosen_model_and_the_record(fitted, tmp_path):
         ({"selected": 99}, "no record"),
         ({"rules": [{"kind": "at_most_one_segment", "labels": [{}]}]}, "is not a constraint"),
         ({"rules": [{"kind": "words", "words": [1], "label": ["A"]}]}, "is not a constraint"),
-        ({"rules": 5}, "no list of constraints"),
+        ({"rules": 5}, "not a list of constraints"),
     ],
 )
 def test_forged_records_are_refused_in_one_sentence(fitted, tmp_path, forged, words):

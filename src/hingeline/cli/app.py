@@ -192,8 +192,8 @@ MinCount = Annotated[int | None, Option(
 )]
 HashBits = Annotated[int | None, Option(help="Hash features into 2**bits columns.", min=4, max=30)]
 Cost = Annotated[str | None, Option(
-    "--C", "-C", help="Weight of the slack: larger values fit the training data more closely; auto "
-    "chooses one by the loss on held-out examples.",
+    "--C", "-C", help="Weight of the slack: larger values fit the training data more closely. In "
+    "train, auto chooses one by the loss on held-out examples.",
     show_default="by the scale of the features",
 )]
 Loss = Annotated[str | None, Option(
@@ -219,7 +219,7 @@ Select = Annotated[str | None, Option(
 Tol = Annotated[float, Option(help="Stop at this certified gap, as a share of the objective.")]
 Scheme = Annotated[str | None, Option(help="Enforce this tag scheme: auto, none, IOB2, …")]
 MaxIter = Annotated[int, Option(min=1, help="Make at most this many passes.")]
-Constraints = Annotated[str | None, Option(help="A TOML file of rules, citations or seminars.")]
+Constraints = Annotated[str | None, Option(help="Rules: a TOML file, citations or seminars.")]
 Bootstrap = Annotated[int, Option(min=0, help="Resamples for 95 % intervals; 0: none.")]
 Dtype = Annotated[
     Literal["float64", "float32", "float16"], Option(help="Store weights in this precision.")

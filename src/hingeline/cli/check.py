@@ -46,7 +46,7 @@ def constraints_for(estimator: Any, samples: files.Samples, source: str, y: Any)
 
 def check(
     data: app.Data,
-    constraints: Annotated[str, Option(help="A TOML file of constraints, citations or seminars.")],
+    constraints: Annotated[str, Option(help="Constraints: a TOML file, citations or seminars.")],
     format: app.Format = "auto",
     columns: app.Columns = None,
     use: Annotated[str | None, Option(help="Column of words.", show_default="the first")] = None,

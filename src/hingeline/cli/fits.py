@@ -67,7 +67,7 @@ def parse_number(text: str | None, kind: type[int] | type[float]) -> Any:
 
 def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str | None) -> None:
     """Refuse a file that is no checkpoint: it would be replaced, and removed at the end."""
-    require(path or not resume, "--resume goes on from a checkpoint: pass --checkpoint FILE.")
+    require(path or not resume, "--resume continues from a checkpoint: pass --checkpoint FILE.")
     require(math.isfinite(every), f"--checkpoint-every: must be a number of seconds, got {every}.")
     if path is None:
         return

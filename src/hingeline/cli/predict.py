@@ -26,12 +26,12 @@ def predict(
         Argument(metavar="INPUT…", help="Files, with or without labels; - is standard input."),
     ] = None,
     output: Annotated[str, Option("--output", "-o", help="File; - is standard output.")] = "-",
-    output_dir: Annotated[Path | None, Option(help="Folder for files named like inputs.")] = None,
+    output_dir: Annotated[Path | None, Option(help="Folder for one output file per input.")] = None,
     format: app.KnownFormat = "auto",
     raw: Annotated[bool, Option("--raw", help="The input is text, one sentence per line.")] = False,
-    margin: Annotated[bool, Option("--margin", help="Add its lead over the next label.")] = False,
+    margin: Annotated[bool, Option("--margin", help="Add how far each label leads.")] = False,
     probability: Annotated[
-        bool, Option("--probability", help="Add its probability of being right (after calibrate).")
+        bool, Option("--probability", help="Add the probability of each label (after calibrate).")
     ] = False,
     nbest: Annotated[int, Option(min=1, help="Write the n best labellings, with scores.")] = 1,
     constraints: app.Constraints = None,

@@ -45,8 +45,8 @@ def semi(
 ) -> None:
     """Learn from few labels, from text without labels, and from constraints on that text.
 
-    Training labels that text so that it obeys the constraints, and gives it more weight with every
-    step. The step to keep is chosen by the score on --dev, or by the violations that remain. Ctrl-C
+    The text is labelled during training so that it obeys the constraints, and counts more with
+    every step. The score on --dev, or the violations that remain, decide which step to keep. Ctrl-C
     ends the training early and keeps the best step so far. Files must have words in columns.
     """
     from sklearn.base import clone

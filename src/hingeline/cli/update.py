@@ -28,9 +28,7 @@ def update(
     dtype: app.Dtype = "float64",
     sparse: app.Sparse = True,
     n_jobs: app.NJobs = None,
-    seed: Annotated[
-        int | None, _trained(min=0, max=app.MOST_SEED, help="Seed of everything random.")
-    ] = None,
+    seed: Annotated[int | None, _trained(min=0, max=app.MOST_SEED, help="Random seed.")] = None,
     quiet: app.Quiet = False,
     as_json: app.Json = False,
 ) -> None:

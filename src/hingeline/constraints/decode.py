@@ -213,8 +213,8 @@ def constrained_decode(
     X : iterable of sequences of tokens
     classes : sequence of labels, in the order of the columns of ``scores``
     scores : ndarray of shape (tokens, labels)
-        For all sequences, one after the other; the weights of first and last labels are already
-        added to the first and last row of each sequence.
+        For all sequences, one after the other; the weights of first and last labels must already
+        be added to the first and last row of each sequence.
     transitions : ndarray of shape (labels, labels), from the first index to the second
     beam : int or None
         The most hypotheses that the beam keeps; it starts with few and widens until the labels

@@ -30,7 +30,7 @@ class _WordRule(base.InstanceConstraint):
 
 @dataclass(frozen=True)
 class Words(_WordRule):
-    r"""Words that match carry one of the labels; each word that does not is one violation.
+    r"""Words that match carry one of the labels; each matching word that does not is a violation.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Words(_WordRule):
 
 
 class OnlyWords(_WordRule):
-    r"""Only words that match carry the label (or labels); each other token with it is a violation.
+    r"""Only words that match carry the label (or labels); any other token with one is a violation.
 
     The converse of :class:`Words`, with the same parameters except ``after``.
 

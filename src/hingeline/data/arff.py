@@ -342,7 +342,7 @@ def read_label_sets(source: File, labels: Any = None) -> MultilabelData:
             with open_text(source) as text:
                 what = f"{text.name} does not say which of its attributes are labels"
             xml = f"{Path(text.name.removesuffix('.gz')).stem}.xml"
-            raise ValueError(f"{what}: put Mulan's {xml} beside it, or name that with --label.")
+            raise ValueError(f"{what}: put Mulan's {xml} next to it, or name it with --label.")
     return read_arff(source, labels)
 
 

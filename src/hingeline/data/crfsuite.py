@@ -25,7 +25,7 @@ def read_crfsuite(source: File) -> LabelledSequences:
     Inside a label or an attribute ``\:`` stands for a colon and ``\\`` for a backslash. An
     attribute without a value has the value 1; the values of one that is repeated add up.
 
-    An attribute with two colons and a value that is not a finite number are refused. The result is
+    Attributes with two colons and values that are not finite numbers are refused. The result is
     a list of lists of dicts, as python-crfsuite takes them, and the labels.
 
     Examples

@@ -215,9 +215,9 @@ def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise text.error(f"this is no JSON ({error}); give one object per line.") from None
+        raise text.error(f"this is not JSON ({error}); give one object per line.") from None
     if not isinstance(found, dict):
-        raise text.error('this is no JSON object; write {"tokens": […], "tags": […]}.')
+        raise text.error('this is not a JSON object; write {"tokens": […], "tags": […]}.')
     tokens = found.get("tokens")
     if isinstance(tokens, list) and tokens and isinstance(tokens[0], dict):
         try:

@@ -189,7 +189,7 @@ def read_svmlight(
     Parameters
     ----------
     source : path, "-", file object or TextSource; UTF-8, gzipped or not
-    n_features : int, width of X, since a test file may lack the last ones; default: all that occur
+    n_features : int, width of X, as a test file may lack the last ones; default: as many as occur
     zero_based : bool, whether features are numbered from 0; ``"auto"`` if an index 0 occurs
 
     Examples
@@ -227,7 +227,7 @@ def read_multilabel(
     """Read ``1,3,5 index:value …``, LIBSVM's format for sets of labels.
 
     A line that begins with a feature has no labels. Label k is column k of Y. ``n_labels`` is the
-    width of Y, by default all that occur; other parameters are as for :func:`read_svmlight`.
+    width of Y, by default as many as occur; other parameters are as for :func:`read_svmlight`.
     """
     with open_text(source) as text:
         rows = _Rows(text)
@@ -252,8 +252,8 @@ def read_svmhmm(
 ) -> LabelledSequences:
     r"""Read ``TAG qid:N index:value …``, the format of SVM^hmm: one token per line.
 
-    Consecutive lines with the same number N are a sequence; what follows ``#`` is skipped.
-    Parameters are as for :func:`read_svmlight`. The returned ``X`` is a
+    Lines with the same number N form a sequence and must be consecutive; what follows ``#`` is
+    skipped. Parameters are as for :func:`read_svmlight`. The returned ``X`` is a
     :class:`~hingeline.features.tables.SparseSequences`; tags are strings.
 
     Examples

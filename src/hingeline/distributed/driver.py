@@ -249,8 +249,8 @@ class Blocks(CertifiedSolver):
 
     name = "blocks"
     slacks: ClassVar[tuple[str, ...]] = ("max", "squared")
-    soft_only = "steps of blocks go as far as a bound, which multipliers must have"
-    goes_on = "with a Checkpoint they would go on from there"
+    soft_only = "steps in blocks need multipliers with a bound"
+    goes_on = "with a Checkpoint the fit could continue from there"
 
     @dataclass(frozen=True)
     class Options(SolverOptions):

@@ -101,8 +101,8 @@ class BaseModel(BaseEstimator):
     oracle_bounds_ : bool
         Whether decoding at least bounds the best value from above: the gap is then a true bound.
     restricted_objective_, restricted_gap_ : float
-        With ``slack="sum"`` over the outputs found; primal and gap of the whole problem are then
-        ``nan``. Otherwise these are ``nan``. The dual always bounds the whole problem.
+        For ``slack="sum"`` over the outputs found, if primal and gap of the whole problem are
+        ``nan``; otherwise ``nan``. The dual always bounds the whole problem.
     n_features_in_ : int; features of a token, row or node, without the constant
     metadata_ : dict; for a loaded model, what its file says about versions, data and columns
     """

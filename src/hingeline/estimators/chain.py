@@ -329,7 +329,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         (true, predicted) in the order of ``classes_``, or a :class:`hingeline.Taxonomy`.
         ``"zero_one"`` is 1 for every labelling but the true one: (6) and (7) of the FSMO paper,
         exact for every rescaling and every ``slack`` but ``"sum"``.
-    class_weight : dict or "balanced", optional; multiplies the loss of tokens by their true label
+    class_weight : dict or "balanced", optional; factors on the loss of tokens, by true label
 
     Examples
     --------

@@ -209,7 +209,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
         return [list(zip(map(self._words, rows), scores, strict=True)) for rows, scores in best]
 
     def predict_margin(self, X: Any) -> Array:
-        """Score of the best tree minus that of the second best, or inf, for each sentence."""
+        """Lead of the best tree over the second best, per sentence; inf if there is only one."""
         best = self.predict_nbest(X, 2)
         return np.array([b[0][1] - b[1][1] if len(b) > 1 else np.inf for b in best])
 
@@ -288,7 +288,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
         for name in ("below_root", "elsewhere"):
             known = stored[name]
             fine = type(known) is list and {*map(type, known)} == {bool} and any(known)
-            require(fine and len(known) == len(self.classes_), f"{name} must tell of every label")
+            require(fine and len(known) == len(self.classes_), f"{name} needs an entry per label")
             setattr(self, f"{name}_", np.array(known))
 
 
@@ -312,7 +312,7 @@ def read_trees(y: Any, offsets: Array) -> tuple[Array, list[Any]]:
             except (TypeError, ValueError):
                 what = f"y[{i}][{t}] is {word!r:.60}"
                 raise TypeError(f"{what}: it must be a pair (head, label).") from None
-            what = f"y[{i}][{t}] has the head {head!r:.30}, but the sentence {length} words"
+            what = f"y[{i}][{t}] has the head {head!r:.30}, but the sentence has {length} words"
             require(fine, f"{what}: a head is 0 or the number of another word, from 1 on.")
             heads[lo + t] = head
             labels.append(label)

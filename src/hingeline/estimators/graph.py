@@ -42,7 +42,7 @@ class Graph:
         labels are not symmetric.
     edge_features : array-like of shape (m, edge features), optional
         Each has its own table of weights over pairs of labels. Without them every edge has the
-        constant 1; to have that constant and others, add a column of ones.
+        constant 1; to keep it together with features of your own, add a column of ones.
     node_weights : array-like of shape (nodes,), optional
         Cost of a wrong label at each node, e.g. the pixels of a superpixel; 1 by default.
     node_types, edge_types : array-like of int, optional
@@ -397,7 +397,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         Summed over nodes, times ``Graph.node_weights``: 1 for a wrong label, one cost per true
         label, a cost matrix (true, predicted) in the order of ``classes_``, or a
         :class:`hingeline.Taxonomy`.
-    class_weight : dict or "balanced", optional; multiplies the loss of nodes by their true label
+    class_weight : dict or "balanced", optional; factors on the loss of nodes, by true label
     void_label : label, optional
         Marks nodes whose label is unknown: training leaves them out, with their edges and factors,
         and :meth:`score` does not count them. Predictions label all nodes, never as void.

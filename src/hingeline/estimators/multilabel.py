@@ -123,9 +123,9 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         Summed over labels: 1 for a wrong indicator, or a matrix ``[[0, a], [b, 0]]`` with the cost
         a of a label too many and b of a missing one.
     class_weight : dict or "balanced", optional
-        Multiplies the loss of indicators by their true value: ``{0: …, 1: …}``; "balanced" gives
-        both values the same total weight, label by label. With y of one dimension it multiplies
-        the weight of the examples, as in :class:`hingeline.MulticlassSSVM`.
+        Factors on the loss of indicators, by true value: ``{0: …, 1: …}``; "balanced" gives both
+        values the same total weight, label by label. With y of one dimension they are factors on
+        the weights of examples, as in :class:`hingeline.MulticlassSSVM`.
 
     Attributes
     ----------

@@ -120,7 +120,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
     loss : "hamming" or "spans", default="hamming"
         The number of tokens with a wrong IOB2 tag, or of spans missed plus spans invented.
     class_weight : dict or "balanced", optional
-        Multiplies the loss of tokens by their true label, or that of spans by their label.
+        Factors on the loss of tokens, by true label; or on that of spans, by their label.
     segment_features : SegmentTemplates, optional
         Features of whole segments, such as ``SegmentTemplates(lexicon={"city": cities})``; lengths
         are always features. A clone of it is fitted with the model.

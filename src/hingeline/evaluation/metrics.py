@@ -116,7 +116,7 @@ class Score:
     """Precision, recall and F1 of one label, one type of span, or their average.
 
     ``support`` is how often it is true, ``predicted`` how often it is predicted and ``correct``
-    how often both agree. A ratio whose denominator is zero is 0.
+    how often it is both. A ratio whose denominator is zero is 0.
     """
 
     name: Any

@@ -370,7 +370,7 @@ def attributes(token: Any) -> Iterator[tuple[str, float]]:
 
 
 class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg]
-    """Features of tokens from dicts or lists, in the form that python-crfsuite takes.
+    """Features of tokens from dicts or lists, as python-crfsuite and sklearn-crfsuite take them.
 
     A token is a dict, a list (tuple, set) of strings, or one string:
 

@@ -161,7 +161,7 @@ def stack_labels(
     y = y.to_list() if hasattr(y, "to_list") else y
     what = f"X has {len(offsets) - 1} {whole}s and y has {len(y)}"
     if len(y) == offsets[-1] and not isinstance(y[0], (list, tuple, np.ndarray)):
-        how = f"cut y as X is cut, one list for each {whole}"
+        how = f"cut y like X, one list for each {whole}"
         raise ValueError(f"{what} labels, one for each {part}: {how}.")
     require(len(y) == len(offsets) - 1, f"{what}: there must be as many.")
     flat = []

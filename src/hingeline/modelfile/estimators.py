@@ -326,7 +326,7 @@ def load(path: str | os.PathLike[str], expected: type | None = None, structure: 
         what = f"{name} holds a {kind}, not a {expected.__name__}"
         raise ModelFileError(f"{what}: load it with {kind}.load or hingeline.load.")
     if (of := header.get("structure")) != (None if structure is None else type(structure).__name__):
-        what = f"{name} holds a {kind} without a structure of one's own: leave structure out"
+        what = f"{name} holds a {kind} without a structure of your own: leave structure out"
         if of is not None:
             of = "".join(c for c in str(of) if c.isidentifier() or c.isdigit())[:60]
             what = f"{name} holds the weights of your structure {of}, not its code: pass it, "

@@ -118,7 +118,7 @@ def render_report(
         <hingeline.evaluation.calibration.CalibratedChain.predict_proba_tokens>`, or leads over the
         next best label.
     seen : collection of str, optional
-        Words of the training data, to tell them from new ones among ``tokens``; default: those
+        Words of the training data, to show which ``tokens`` are new; default: those
         that the model's templates know.
     images : list of arrays, optional; labels are drawn over them, as by :func:`plot_segmentation`
     """
@@ -152,7 +152,7 @@ def render_report(
     if compare is not None:
         if not isinstance(compare, Mapping) or len(compare) != 1 or outcome is None:
             what = "compare must be a dict of one name and the outputs that this model predicts"
-            raise ValueError(f"{what}, beside y_true and y_pred.")
+            raise ValueError(f"{what}, with y_true and y_pred.")
         ((name, y_other),) = compare.items()
         other: Any = outcomes.compare(model, None, y_true, y_other, tokens)
         contents["comparison"] = errors.describe_comparison(str(name), outcome, other, n_errors)

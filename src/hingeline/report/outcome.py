@@ -257,7 +257,7 @@ def describe_reliability(outcome: Outcome, sure: dict[str, Any], y: Any, void: A
             outside = (flat < 0) | (flat > 1)
             require(not outside.any(), "probability must be from 0 to 1: pass margins as margin.")
             error = percent(calibration_error(flat, right))
-            text += f" On the dotted line they would be exact; on average they are off by {error}."
+            text += f" The dotted line marks exact probabilities; the mean error is {error}."
         title = f"Share of right labels by {measure}"
         chart = draw_chart(f"by-{measure}", title, draw_reliability, flat, right, measure, N_BINS)
         found.append((text, chart))

@@ -281,7 +281,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
 
     The problem is not convex, so the result depends on the start: the solution for the labelled
     sequences alone. For transduction, pass test sequences with None for their labels;
-    ``transduction_`` holds the labels they were given.
+    ``transduction_`` holds the labels that were found for them.
 
     Parameters
     ----------
@@ -441,7 +441,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         """A fitted ChainSSVM for every step, e.g. to score them all."""
         check_is_fitted(self, "base_")
         if any(weights is None for weights in self.step_weights_):
-            raise ValueError("a model file holds the weights of the chosen step only: fit anew.")
+            raise ValueError("a model file holds the weights of the chosen step only: fit again.")
         return [self.base_.with_weights(weights) for weights in self.step_weights_]
 
     def predict(
@@ -509,7 +509,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         """The estimator whose base comes from a file; None where that has no sound record."""
         record = model.metadata_.get("semisupervised")
         rules = record.get("rules", []) if isinstance(record, dict) else []
-        text = f"{rules!r:.60} is no list of constraints: get a fresh copy."
+        text = f"{rules!r:.60} is not a list of constraints: get a fresh copy."
         require(isinstance(rules, list), text)
         rules = [*map(read_rule, rules)]
         make: Any = AnnealingStep

@@ -431,7 +431,7 @@ class Stream:
             text = f"which does not fit the {n} examples that are remembered"
             with retell(f"{text}: ", ".", IndexError):
                 gone[chosen if chosen.size else []] = True
-        require(not gone.all(), f"which= names all {n} examples: leave at least one, or fit anew.")
+        require(not gone.all(), f"which= names all {n} examples: leave at least one, or fit again.")
         if gone.any():
             self._drop(gone)
             self.go_live()
