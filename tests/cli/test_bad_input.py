@@ -316,9 +316,9 @@ def test_options_of_predict(models, folder):
             message = refused("predict", sequences, folder / "test", "-o", output, *option)
             assert message.startswith(f"--output: cannot write {output}: ")
     for output in (folder / "test", sequences):
-        assert "is also read" in refused("predict", sequences, folder / "test", "-o", output)
-    assert "is also read" in refused("info", sequences, "--weights", sequences)
-    assert "is also read" in refused("convert", folder / "test", folder / "test", "--to", "conll")
+        assert "is also an input" in refused("predict", sequences, folder / "test", "-o", output)
+    assert "is also an input" in refused("info", sequences, "--weights", sequences)
+    assert "is also an input" in refused("convert", folder / "test", folder / "test", "--to", "conll")
     assert "scheme must be" in refused("evaluate", sequences, folder / "test", "--scheme", "x")
 
 

@@ -376,7 +376,7 @@ def test_bad_outputs_are_refused(folder, model):
     assert "use one of them" in refused(
         "predict", model, part, "-o", folder / "a", "--output-dir", folder / "b"
     )
-    assert "is also read: name another file" in refused(
+    assert "is also an input: name another file" in refused(
         "predict", model, part, "--output-dir", folder
     )
     write(folder / "other.conll", conll(TEST, 0, 1, 2))

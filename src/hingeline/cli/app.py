@@ -270,7 +270,7 @@ def check_target(option: str, target: str | Path, *read: str | Path | None) -> N
         return  # the standard output, or a device
     with blame(option):
         if _files.check_target(path) in [Path(n).resolve() for n in read if n not in (None, "-")]:
-            raise ValueError(f"{path} is also read: name another file.")
+            raise ValueError(f"{path} is also an input: name another file.")
 
 
 def check_sources(option: str, *names: str | None) -> None:
