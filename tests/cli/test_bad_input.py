@@ -318,7 +318,7 @@ def test_options_of_predict(models, folder):
     for output in (folder / "test", sequences):
         assert "is also an input" in refused("predict", sequences, folder / "test", "-o", output)
     assert "is also an input" in refused("info", sequences, "--weights", sequences)
-    assert "is also an input" in refused("convert", folder / "test", folder / "test", "--to", "conll")
+    assert "also an input" in refused("convert", folder / "test", folder / "test", "--to", "conll")
     assert "scheme must be" in refused("evaluate", sequences, folder / "test", "--scheme", "x")
 
 
