@@ -120,7 +120,7 @@ def check_common(estimator: Any) -> None:
         known = "a number, 'auto' or 'scale'" if scales else "a number or 'auto'"
         raise TypeError(f"C must be {known}, got {estimator.C!r}.")
     violators = estimator.violators
-    what = f"violators={violators!r} belongs to slack='sum'; leave it None for"
+    what = f"violators={violators!r} needs slack='sum'; leave it None for"
     require(violators is None or estimator.slack == "sum", f"{what} slack={estimator.slack!r}.")
     if isinstance(violators, str):
         one_of("violators", violators, ("argmax", "all"))
@@ -160,11 +160,11 @@ def check_nu(estimator: Any) -> None:
     """Refuse ν where it does not belong or is missing, and a C beside it."""
     nu = estimator.nu
     if estimator.slack != "nu":
-        require(nu is None, f"nu={nu!r} belongs to slack='nu'; leave it out and set C.")
+        require(nu is None, f"nu={nu!r} needs slack='nu'; leave it out and set C.")
         return
     require(nu is not None, "slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
     default = type(estimator).C
-    what = f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu"
+    what = f"C={estimator.C!r} has no meaning with slack='nu', which nu controls"
     require(default == estimator.C, f"{what}: leave C at its default of {default!r}.")
     if not isinstance(nu, str):
         positive("nu", nu)
@@ -257,7 +257,7 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
         if label in index:
             weights[index[label]] = float(weight)
         else:  # a fold may lack a label
-            warn(f"class_weight has {label!r}, which is no label here: is it misspelt?")
+            warn(f"class_weight has {label!r}, which is not a label of y: is it misspelt?")
     return weights
 
 
@@ -275,7 +275,7 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
     if isinstance(sample_weight, numbers.Real):
         sample_weight = np.full(n, float(sample_weight))
     weights = as_weights("sample_weight", sample_weight, n, "example")
-    require(weights.any(), "sample_weight is zero everywhere: nothing is left to train on.")
+    require(weights.any(), "sample_weight is zero everywhere: give at least one example a weight.")
     return weights
 
 
@@ -341,7 +341,7 @@ def numeric_rows(x: Any, where: str) -> Any:
         try:
             rows = np.asarray(x)
         except ValueError as error:
-            raise ValueError(f"{where} is ragged: its rows must have one length.") from error
+            raise ValueError(f"{where} is ragged: its rows must have the same length.") from error
         what = f"{where} has shape {rows.shape}, expected two dimensions"
         require(rows.ndim == 2, f"{what}: one row each, one column per feature.")
     number = rows.dtype.kind in "fiub"

@@ -138,7 +138,7 @@ class CODL(_MarginBaseline):
     gamma : float, default=0.9; share of the supervised weights; 1 is the supervised model
     max_rounds : int, default=10
     beam : int, default=10; hypotheses that inference keeps
-    classes : sequence, optional; all labels, where the labelled sequences may lack some
+    classes : sequence, optional; all labels, if the labelled sequences may lack some
 
     Attributes
     ----------
@@ -172,12 +172,12 @@ class CODL(_MarginBaseline):
 class TransductiveSSVM(_MarginBaseline):
     """Transductive structured SVM with prior knowledge (Yu 2012), a baseline.
 
-    Labels by constrained inference and the convex problem of all sequences, in turn. To use test
-    sequences in training, pass them with None for their labels.
+    Alternates between labelling by constrained inference and the convex problem of all sequences.
+    To use test sequences in training, pass them with None for their labels.
 
     Parameters
     ----------
-    C_u : float, default=1.0; weight of the unlabelled sequences, each of u has ``C_u/u``
+    C_u : float, default=1.0; weight of the u unlabelled sequences; each has ``C_u/u``
     base, constraints, max_rounds, beam, classes
         As for :class:`CODL`, and so are the attributes.
     """
@@ -433,18 +433,18 @@ def project(
 class PosteriorRegularization(Baseline):
     """Posterior regularisation (Ganchev et al. 2010), a baseline.
 
-    Alternates between the projection of the posterior of a conditional random field on the
-    constraints and learning from it.
+    Alternates between projecting the posterior of a conditional random field onto the constraints
+    and learning from the projection.
 
     Parameters
     ----------
     base : ChainCRF, optional
     constraints : list of constraints, default=()
         As bounds on expectations of labels and segment starts; others are in ``left_out_``.
-    unlabelled_weight : float, default=1.0; of an unlabelled sequence beside a labelled one
+    unlabelled_weight : float, default=1.0; of an unlabelled sequence relative to a labelled one
     max_rounds : int, default=10
-    max_passes : int, default=60; forward-backward passes in a projection, about
-    tol : float, default=1e-3; relative fall of the objective at which to stop
+    max_passes : int, default=60; forward-backward passes in a projection, approximately
+    tol : float, default=1e-3; stop when the objective falls by less than this share
     classes : sequence, optional; all labels, where the labelled sequences may lack some
 
     Attributes
@@ -452,7 +452,7 @@ class PosteriorRegularization(Baseline):
     base_ : ChainCRF
         With the weights of the round ``selected_``: the last, or the best on development data.
     rounds_, round_weights_ : list of BaselineRound, list of ndarray; supervised at first
-    transduction_ : list of ndarray; all labels in training, those given and the most probable
+    transduction_ : list of ndarray; all labels in training, given or most probable
     left_out_ : list of str
     """
 
@@ -536,7 +536,7 @@ class DASO(PosteriorRegularization):
     temperatures : sequence of float, default=(1, 0.5, 0.2, 0.1)
     unlabelled_weight : float or sequence of float, default=1.0
         As for :class:`PosteriorRegularization`, or one value for each temperature.
-    max_rounds : int, default=5; at one temperature
+    max_rounds : int, default=5; rounds at each temperature
     base, constraints, max_passes, tol, classes
         As for :class:`PosteriorRegularization`, and so are the attributes.
     """

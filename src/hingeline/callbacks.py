@@ -16,7 +16,7 @@ from hingeline.modelfile.files import ModelFileError, read_model, write_model
 class EarlyStopping:
     """Stop when the score on held-out data has not improved for some passes.
 
-    The estimator keeps the weights of the best pass, and its certificate is theirs.
+    The estimator keeps the weights of the best pass and their certificate.
 
     Parameters
     ----------
@@ -70,35 +70,35 @@ class EarlyStopping:
             state.stop(f"{told} (best {max(self.scores_):.4f})", self._best)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What a checkpoint keeps of it."""
+        """The state that a checkpoint keeps."""
         best = {} if self._best is None else {"best": self._best}
         return {}, {"scores": np.array(self.scores_, dtype=np.float64), **best}
 
     def set_state(self, meta: dict[str, Any], arrays: dict[str, Array]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.scores_ = arrays["scores"].tolist()
         self._best = arrays.get("best")
 
 
 class Checkpoint:
-    """Write the state of a fit to a file now and then, so that it can be taken up again.
+    """Write the state of a fit to a file at intervals, so that the fit can be resumed.
 
-    A fit that goes on from a checkpoint ends with the same weights, bit for bit, as one that was
-    never interrupted. The file is replaced atomically: whenever the process ends, even by
-    ``kill -9``, a complete one is there. Where the disk is full, a warning says so, and the fit
-    goes on. The file is not removed at the end of the fit.
+    A fit that resumes from a checkpoint ends with the same weights, bit for bit, as one that was
+    never interrupted. The file is replaced atomically: it is complete whenever the process ends,
+    even by ``kill -9``. If the disk is full, a warning says so, and the fit continues. The file is
+    not removed at the end of the fit.
 
     Parameters
     ----------
     path : str or path
     every : float, default=10.0
-        Seconds between two checkpoints, at least; they are written after a pass.
+        Least number of seconds between two checkpoints; they are written after a pass.
     resume : bool, default=False
-        Go on from the file. Where there is none, start afresh.
+        Continue from the file. If there is none, start afresh.
 
     Attributes
     ----------
-    resumed_ : int; passes that the checkpoint had made; 0 if the fit started afresh
+    resumed_ : int; passes made before the checkpoint; 0 if the fit started afresh
 
     Examples
     --------
@@ -114,7 +114,7 @@ class Checkpoint:
         self._written, self._warned = 0.0, False
 
     def begin(self, identity: dict[str, Any], restore: Callable[[Any], None]) -> bool:
-        """Before the first pass: whether the fit goes on from the file."""
+        """Called before the first pass; returns whether the fit resumes from the file."""
         self._identity, self._written, self.resumed_ = identity, time.monotonic(), 0
         if not self.resume or not self.path.exists():
             return False
@@ -132,7 +132,7 @@ class Checkpoint:
             restore((header["state"], arrays))
             self.resumed_ = int(header["passes"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            what = f"{self.path} cannot be used to go on: {error}"
+            what = f"{self.path} cannot be resumed: {error}"
             raise ModelFileError(f"{what} Remove it to start afresh.") from None
         return True
 
@@ -150,5 +150,5 @@ class Checkpoint:
                 raise
             if not self._warned:
                 what = f"the checkpoint {self.path} cannot be written ({error.strerror})"
-                warn(f"{what}: the fit goes on, the last one that was written stays.")
+                warn(f"{what}: the fit continues, and the last one that was written stays.")
             self._warned = True

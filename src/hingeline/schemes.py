@@ -159,17 +159,17 @@ def detect_scheme(labels: Iterable[Any]) -> str | None:
     """Name of the scheme that labels are tagged in.
 
     L or U mean BILOU; S, or B together with E, mean IOBES; B means IOB1 or IOB2, E means IOE1 or
-    IOE2, and I alone means IO. Of two candidates the one that fewer neighbouring labels break is
-    taken, of equals IOB2 and IOE2. Given only the distinct labels, IOB1 is what has a type with
-    I but without B, and no type with B but without I (IOE1 likewise with E).
+    IOE2, and I alone means IO. Of two candidates, the one broken by fewer neighbouring labels is
+    chosen; in a tie, IOB2 or IOE2. Given only the distinct labels, the scheme is IOB1 if a type has
+    I but no B, and no type has B but no I (IOE1 likewise with E).
 
-    None if a label is not a span tag, if prefixes do not go together, or if all labels are ``O``.
+    None if a label is not a span tag, if prefixes do not fit together, or if all labels are ``O``.
 
     Parameters
     ----------
     labels : list of sequences of labels, or iterable of labels
-        The latter are taken for the distinct labels in any order; pass ``[labels]`` for one
-        sequence.
+        An iterable of labels stands for the distinct labels in any order; for a single sequence,
+        pass ``[labels]``.
 
     Examples
     --------
@@ -275,11 +275,11 @@ def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default
     ----------
     labels : sequence of str
     scheme : str, optional
-        One of :data:`SCHEMES`; by default what :func:`detect_scheme` says of these labels.
+        One of :data:`SCHEMES`; by default the one that :func:`detect_scheme` finds.
     mode : {"default", "strict"}, default="default"
         ``"default"`` reads labels as conlleval and seqeval do: a span that starts or ends in a
         way the scheme forbids still counts, and the scheme does not matter. ``"strict"`` is
-        seqeval's strict mode: only spans that the scheme allows count (of IOE1 it loses some
+        seqeval's strict mode: only spans that the scheme allows count (with IOE1 it loses some
         that are allowed, such as a span of one token before another of its type).
 
     Examples
@@ -299,11 +299,11 @@ def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default
 
 
 def convert_scheme(labels: Sequence[Any], source: str, target: str) -> list[Any]:
-    """Labels of one scheme of :data:`SCHEMES` in another, for the same spans.
+    """Convert labels from one scheme of :data:`SCHEMES` to another, for the same spans.
 
-    Labels that the source scheme forbids are read as :func:`spans` does by default, so converting
-    to the same scheme repairs them. IO cannot tell neighbours of one type apart. ``labels`` are
-    one sequence or a list of them, and so is the result.
+    Labels that the source scheme forbids are read as :func:`spans` reads them by default, so
+    converting to the same scheme repairs them. IO cannot separate adjacent spans of one type.
+    ``labels`` is one sequence or a list of sequences, and so is the result.
 
     Examples
     --------

@@ -13,18 +13,18 @@ from hingeline._checks import Array, one_of, require
 class Taxonomy:
     """A tree of labels, for ``loss=`` of :class:`MulticlassSSVM`, :class:`ChainSSVM` and graphs.
 
-    It becomes a cost matrix over ``classes_`` when a model is fitted, so that a fold which lacks
-    labels has the costs of those it has. ``(scale, Taxonomy(...))`` is a multiple of it.
+    It becomes a cost matrix over ``classes_`` when a model is fitted, so a fold that lacks some
+    labels gets the costs of those it has. ``(scale, Taxonomy(...))`` is a multiple of it.
 
     Parameters
     ----------
     parents : mapping
-        Label -> the label above it. A label without an entry, or with None, is a root; where there
-        are several, they are joined above (by None). Any label may be a class, leaf or not.
+        Label -> the label above it. A label without an entry, or with None, is a root; several
+        roots are joined by a node above them (None). Any label may be a class, leaf or not.
     cost : {"distance", "height"} or mapping, default="distance"
-        What it costs to take one label for another: edges on the way between them; how many
-        edges their lowest common ancestor is above the deepest label below it; or a number for
-        each lowest common ancestor.
+        The cost of mistaking one label for another: the number of edges between them; the number of
+        edges from their lowest common ancestor down to the deepest label below it; or a number
+        given for each lowest common ancestor.
 
     Examples
     --------
@@ -67,8 +67,8 @@ class Taxonomy:
     ) -> Self:
         """The tree of labels that are paths, such as ``"animal/cat"`` or ``"comp.sys.mac"``.
 
-        The node above a path is the path without its last step. Labels may repeat, so that ``y``
-        can be passed; pass all labels that will come.
+        The node above a path is the path without its last step. Labels may repeat, so you can pass
+        ``y``; include all labels that will be needed.
         """
         require(isinstance(separator, str) and separator, "separator must be a text, e.g. '/'.")
         parents: dict[str, str | None] = {}
@@ -82,7 +82,7 @@ class Taxonomy:
         return cls(parents, cost)
 
     def ancestors(self, label: Any) -> tuple[Any, ...]:
-        """The label and those above it, upwards; without the None that joins several roots."""
+        """The label and those above it, in upward order, without the None that joins roots."""
         what = f"the taxonomy does not know the label {label!r:.60}"
         require(label in self._labels, f"{what}: add it to parents, or make it from all labels.")
         path = [label]
@@ -93,12 +93,12 @@ class Taxonomy:
 
     @property
     def root(self) -> Any:
-        """The label above all others; None where there are several at the top."""
+        """The label above all others; None if there are several at the top."""
         tops = {self.ancestors(label)[-1] for label in self.parents}
         return tops.pop() if len(tops) == 1 else None
 
     def to_matrix(self, labels: Iterable[Any]) -> Array:
-        """What it costs to take the column's label for the row's.
+        """The cost of predicting the column's label when the row's is true.
 
         Nodes write their cost for all pairs of labels below them, from the top down: the last to
         write is the lowest common ancestor.

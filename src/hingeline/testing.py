@@ -27,22 +27,22 @@ def check_structure(
 ) -> None:
     """Check that the methods of a structure fit together.
 
-    Tried on a few small examples with random weights:
+    It tries them on a few small examples with random weights:
 
-    * ``joint_feature`` has one length, is finite and does not change its arguments;
+    * ``joint_feature`` always has the same length, is finite and does not change its arguments;
     * ``loss`` is zero for the true output and never negative;
     * ``decode`` returns an output of the right length whose augmented score no other output
       beats (all outputs if they can be listed, else those seen in other trials);
     * ``plane_score``, ``plane_add`` and ``plane_sqdist`` agree with ``joint_feature``;
-    * ``decode_by_loss``, if there is one, returns outputs with the losses it says, and for each
-      loss none scores better.
+    * ``decode_by_loss``, if there is one, returns outputs with the losses it states, and no output
+      of the same loss has a better score.
 
     An ``AssertionError`` names the method, the example and what disagrees.
 
     Parameters
     ----------
     structure : Structure
-    X, y : sequences of one length; a handful of small examples
+    X, y : sequences of the same length; a handful of small examples
     outputs : callable, optional
         ``outputs(x)`` lists every output of x, for the comparison with brute force; by default
         ``structure.outputs`` if it exists.
@@ -56,7 +56,7 @@ def check_structure(
     """
     methods = {**custom.methods_of(structure), "loss": custom.find_loss(structure)}
     if len(X) != len(y) or len(X) == 0:
-        raise ValueError(f"X and y must have one length above 0, got {len(X)} and {len(y)}.")
+        raise ValueError(f"X and y must have the same length, above 0, got {len(X)} and {len(y)}.")
     if custom.is_compiled(structure):
         X = [np.ascontiguousarray(x) for x in X]
     truths = [structure.pack(output) for output in y]

@@ -305,7 +305,7 @@ def test_held_out_files(folder):
 
 def test_options_of_predict(models, folder):
     sequences, rows = models / "conll.hinge", models / "svmlight.hinge"
-    assert "exclude each other" in refused(
+    assert "cannot be combined" in refused(
         "predict", sequences, folder / "test", "--margin", "--nbest", 2
     )
     for option in (["--margin"], ["--nbest", 2]):
@@ -316,9 +316,9 @@ def test_options_of_predict(models, folder):
             message = refused("predict", sequences, folder / "test", "-o", output, *option)
             assert message.startswith(f"--output: cannot write {output}: ")
     for output in (folder / "test", sequences):
-        assert "a file to read" in refused("predict", sequences, folder / "test", "-o", output)
-    assert "a file to read" in refused("info", sequences, "--weights", sequences)
-    assert "a file to read" in refused("convert", folder / "test", folder / "test", "--to", "conll")
+        assert "is also an input" in refused("predict", sequences, folder / "test", "-o", output)
+    assert "is also an input" in refused("info", sequences, "--weights", sequences)
+    assert "also an input" in refused("convert", folder / "test", folder / "test", "--to", "conll")
     assert "scheme must be" in refused("evaluate", sequences, folder / "test", "--scheme", "x")
 
 

@@ -376,7 +376,7 @@ def test_bad_outputs_are_refused(folder, model):
     assert "use one of them" in refused(
         "predict", model, part, "-o", folder / "a", "--output-dir", folder / "b"
     )
-    assert "is a file to read: name another file" in refused(
+    assert "is also an input: name another file" in refused(
         "predict", model, part, "--output-dir", folder
     )
     write(folder / "other.conll", conll(TEST, 0, 1, 2))
@@ -393,15 +393,15 @@ def test_bad_outputs_are_refused(folder, model):
     for options in ((), ("--workers", "2")):
         refused("predict", model, folder / "bad", "--output-dir", folder / "out", *options)
     assert not (folder / "out").exists()
-    assert "comes alone" in refused("predict", model, part, "-", input="")
-    assert "cannot read the standard input" in refused(
+    assert "cannot be combined with files" in refused("predict", model, part, "-", input="")
+    assert "cannot read standard input" in refused(
         "predict", model, "-", "--workers", "2", input=""
     )
     for k in range(2):
         write(folder / f"t-{k}.csv", "word,col1,col2\n" + conll(TEST, 0, 1, 2).replace(" ", ","))
     assert "pass --output-dir" in refused("predict", model, folder / "t-*.csv")
     done("predict", model, folder / "t-*.csv", "--output-dir", folder / "out")
-    assert "is for one file" in refused(
+    assert "works for one file" in refused(
         "evaluate", model, folder / "part-*", "--constraints", "citations"
     )
     write(folder / "part-0.conll", "one two\nthree\n")

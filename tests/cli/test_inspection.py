@@ -247,7 +247,7 @@ def test_conversions(tmp_path):
 
 def test_conversions_that_make_no_sense(tmp_path):
     source = write(tmp_path / "a.conll", conll(TEST, 0, 2))
-    assert "does not tell the format" in refused("convert", source, tmp_path / "a.b")
+    assert "does not show the format" in refused("convert", source, tmp_path / "a.b")
     assert "no format 'nope'" in refused("convert", source, "-t", "nope")
     assert "cannot be converted to svmlight" in refused("convert", source, "-t", "svmlight")
     rows = write(tmp_path / "a.svmhmm", svmhmm(TEST))

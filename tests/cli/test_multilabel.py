@@ -194,7 +194,7 @@ def test_the_report_names_labels_as_the_file_does(folder, tmp_path):
 
 def test_what_other_commands_refuse(folder, tmp_path):
     model, test = folder / "arff.hinge", folder / "mood-test.arff.gz"
-    assert "hingeline explain cannot take" in refused("explain", model, test)
+    assert "hingeline explain does not support" in refused("explain", model, test)
     assert "--margin" in refused("predict", model, test, "--margin")
     for option in (("--strict",), ("--bootstrap", 9), ("--confusion",), ("--scheme", "IOB2")):
         assert str(option[0]) in refused("evaluate", model, test, *option)
@@ -242,7 +242,7 @@ def test_dense_tables_are_scaled(tmp_path):
     model = tmp_path / "m.hinge"
     result = run("train", file, "-m", model, "--label", "-3")
     assert result.exit_code == 0
-    assert "columns are brought to the size of 1 where they are far from it" in result.stderr
+    assert "columns are scaled to a size near 1 where they are far from it" in result.stderr
     assert hingeline.load(model).scale is not False
     scores = json.loads(done("evaluate", model, file, "--json"))
     assert scores["hamming_loss"] < 0.05

@@ -198,7 +198,7 @@ def test_C_by_itself(folder):
     assert pytest.approx(rows.C_) == hingeline.load(folder / "more.hinge").C_
     dev = ("--dev", folder / "test.conll")
     both = (folder / "train.conll", "--unlabelled", folder / "test.conll", *dev)
-    assert "--C: auto is for train" in refused("semi", *both, "-C", "auto", *target)
+    assert "--C: auto works only in train" in refused("semi", *both, "-C", "auto", *target)
     words = "--C must be a number, 'auto' or 'scale', got 'best'"
     assert words in refused("train", folder / "train.conll", "-C", "best", "-m", folder / "x")
 

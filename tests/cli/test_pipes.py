@@ -143,4 +143,4 @@ def test_a_terminal_is_told_that_it_is_read(capsys, monkeypatch):
         monkeypatch.setattr(sys, "stdin", keyboard)
         assert hingeline.data.read_conll("-").n_tokens == 1
     os.close(ours)
-    assert capsys.readouterr().err == "Reading from the keyboard; Ctrl-D on a new line ends it.\n"
+    assert capsys.readouterr().err == "Reading from the keyboard; end with Ctrl-D on a new line.\n"

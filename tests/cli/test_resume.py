@@ -109,7 +109,7 @@ def test_killed_again_and_again(tmp_path, undisturbed):
             continue
         assert process.returncode == -signal.SIGKILL, said
         kills += 1
-        found = re.search(r"went on after pass (\d+)", said)
+        found = re.search(r"resumed after pass (\d+)", said)
         if found:
             assert int(found[1]) == before > 0
             went_on.append(before)
@@ -123,10 +123,10 @@ def test_killed_again_and_again(tmp_path, undisturbed):
             break
     assert kills >= KILLS
     assert len(went_on) >= 3, went_on
-    print("killed runs went on after passes", went_on)
+    print("killed runs resumed after passes", went_on)
     result = run(*command)
     assert result.exit_code == 0
-    assert "afresh" in result.stderr or "went on after pass" in result.stderr
+    assert "afresh" in result.stderr or "resumed after pass" in result.stderr
     assert_same(hingeline.load(model), undisturbed)
     # No checkpoint, and nothing that a killed process left.
     assert {file.name for file in tmp_path.iterdir()} == {"train", "m.hinge", "stderr"}
@@ -159,7 +159,7 @@ def test_ctrl_c_keeps_the_best_model(tmp_path, undisturbed):
     done("evaluate", model, train)
     passes = passes_of(checkpoint)
     result = run(*command, "--resume")
-    assert f"went on after pass {passes} " in result.stderr
+    assert f"resumed after pass {passes} " in result.stderr
     assert_same(hingeline.load(model), undisturbed)
     assert not checkpoint.exists()
 
@@ -178,7 +178,7 @@ def test_the_end_of_time_is_no_end(tmp_path, undisturbed):
     run(*command, "--max-time", "0.1", "--checkpoint-every", 1000, "--resume")
     assert passes_of(checkpoint) > first.n_iter_ + 1
     result = run(*command, "--resume")
-    assert "went on after pass" in result.stderr
+    assert "resumed after pass" in result.stderr
     assert_same(hingeline.load(model), undisturbed)
     assert not checkpoint.exists()
 
@@ -252,7 +252,7 @@ def test_killed_after_the_last_pass(folder, monkeypatch, options):
     assert not (folder / "m.hinge").exists()
     result = run(*arguments(folder, *options, "--resume"))
     assert result.exit_code == 0
-    assert f"went on after pass {expected.n_iter_ - 1} " in result.stderr
+    assert f"resumed after pass {expected.n_iter_ - 1} " in result.stderr
     assert_same(hingeline.load(folder / "m.hinge"), expected)
     assert (folder / "c").exists() == ("--max-iter" in options)  # a training that may go on
 

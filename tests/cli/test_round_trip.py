@@ -251,7 +251,7 @@ def test_a_calibrated_model_says_how_likely_it_is_right(tmp_path):
     calibrated = CalibratedChain.load(model)
     X = [[(word,) for word, *_ in sentence] for sentence in TEST]
     assert found == pytest.approx(np.concatenate(calibrated.predict_proba_tokens(X)), abs=6e-5)
-    assert "exclude each other" in refused("predict", model, test, "--probability", "--margin")
+    assert "cannot be combined" in refused("predict", model, test, "--probability", "--margin")
     done("report", model, "--test", test, "-o", tmp_path / "m.html")
     assert "Share of right labels by probability" in (tmp_path / "m.html").read_text()
     done("update", model, dev, "--model", model)  # the training state is still there

@@ -240,7 +240,7 @@ def test_constraints_work_with_supervised_models(folder, tmp_path):
     firsts = [block.split("\n")[0] for block in result.stdout.strip().split("\n\n")]
     assert {line.split()[-1] for line in firsts} == {"B-LOC"}
     both = ("predict", model, folder / "test", "--constraints", rules, "--margin")
-    assert "--nbest and --constraints exclude each other" in refused(*both)
+    assert "--nbest and --constraints cannot be combined" in refused(*both)
 
 
 def labels_in(rule):

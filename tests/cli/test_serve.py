@@ -112,7 +112,7 @@ def test_a_model_without_state_keeps_corrections_but_does_not_learn(models: Any)
     assert facts["learns"] is False
     assert facts["n_corrected"] == 1
     assert (tagger.estimator.weights_ == weights).all()
-    with pytest.raises(ValueError, match="needs 2 columns a line"):
+    with pytest.raises(ValueError, match="needs 2 columns per line"):
         tagger.tag("He\nmet\n")
 
 
@@ -338,7 +338,7 @@ def test_a_reader_with_a_keyboard(server: Server, tmp_path: Path, width: int) ->
         assert browser.run(f"document.activeElement == {word}")
         browser.press("Enter", 13)
         panel = "document.getElementById('panel').innerText"
-        browser.wait_for(f"{panel}.includes('leads the next best one here by')")
+        browser.wait_for(f"{panel}.includes('leads the next best one by')")
         assert browser.run(f"{panel}.includes('The best labellings')")
         # A phone widens its window to what does not fit.
         assert browser.run("document.documentElement.scrollWidth") <= width
@@ -346,7 +346,7 @@ def test_a_reader_with_a_keyboard(server: Server, tmp_path: Path, width: int) ->
         browser.run("document.activeElement.select()")
         browser.call("Input.insertText", text="B-LOC")
         browser.press("Tab", 9)
-        browser.press("Enter", 13)  # on "Put this label"
+        browser.press("Enter", 13)  # on "Use this label"
         browser.wait_for(f"{word}.innerText.includes('B-LOC')")
         browser.run("[...document.querySelectorAll('#panel button.main')][0].click()")
         browser.wait_for("document.body.innerText.includes('Kept, and learnt.')")

@@ -205,7 +205,7 @@ def test_raw_text(folder, tmp_path):
     ("content", "words"),
     [
         (b"Ann,B-PER\nran,O\n", ["separated by ','", "begin with one like word,tag (num"]),
-        (b'[{"words": ["Ann"], "tags": ["O"]}]', ["one JSON list", "write one object a line"]),
+        (b'[{"words": ["Ann"], "tags": ["O"]}]', ["one JSON list", "write one object per line"]),
         (b'[\n  {\n    "words": ["Ann"]\n  }\n]\n', ["one JSON list"]),
         (b"caf\xe9 O\n", [":1: byte 0xe9 is not valid UTF-8", "iconv -f"]),
         (b"PK\x03\x04\0\0", ["neither text nor IDX; unpack it"]),
@@ -245,7 +245,7 @@ def test_words_that_are_one_sentence_are_said(content, tmp_path):
     result = run("train", file, "-m", tmp_path / "m.hinge")
     told = result.stderr
     assert result.stdout.endswith(" kB\n")
-    assert "All words are one sentence: a blank line after each, or a column named sentence" in told
+    assert "All words are one sentence: separate sentences by a blank line" in told
     two = write(tmp_path / "two", "Ann B-PER\nran O\n\nBob B-PER\nsat O\n")
     assert "one sentence" not in run("train", two, "-m", tmp_path / "m.hinge").stderr
 

@@ -234,5 +234,5 @@ def test_functions_have_no_plain_form():
      {"kind": "starts_with", "labels": 3}, {"kind": "predicate", "function": "exit"}],
 )  # fmt: skip
 def test_plain_data_that_makes_no_sense_is_refused(stored):
-    with pytest.raises(ValueError, match="is no constraint: get a fresh copy"):
+    with pytest.raises(ValueError, match="is not a constraint: get a fresh copy"):
         read_rule(stored)

@@ -261,7 +261,7 @@ def test_a_header_names_the_columns():
 
 
 def test_a_comment_inside_a_sentence_is_refused():
-    with pytest.raises(ParseError, match=r":2: expected 2 columns .* comments stand before"):
+    with pytest.raises(ParseError, match=r":2: expected 2 columns .* put comments before"):
         read("a O\n# a comment here\nb O\n")
 
 

@@ -45,8 +45,8 @@ def test_tables_with_a_header(text, names, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("word,tag\nHe,O\n1,000,O\n", ":3: expected 2 fields as the header has, found 3; quote"),
-        ('word,tag\n"He,O\n', ":2: expected 2 fields as the header has, found 1; quote"),
+        ("word,tag\nHe,O\n1,000,O\n", ":3: expected 2 fields, as in the header, found 3; quote"),
+        ('word,tag\n"He,O\n', ":2: expected 2 fields, as in the header, found 1; quote"),
         ("word,tag\n" + "a" * 200_000 + ",O\n", ":2: expected 2 fields"),
         ("word,word\na,b\n", ":1: two columns have the same name"),
         ("word,tag\n" + "a,O\n" * 2000, "nothing says where sentences end; add a column"),
@@ -115,8 +115,8 @@ def test_lists_of_something_else_are_left_out():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"tokens": ["a"]}\nnot\n', ":2: this is no JSON"),
-        ("[1]\n", ":1: this is no JSON object; write"),
+        ('{"tokens": ["a"]}\nnot\n', ":2: this is not JSON"),
+        ("[1]\n", ":1: this is not a JSON object; write"),
         ('{"tokens": "a b"}\n', ":1: there is no list of words; write"),
         (f'{PAIR}{{"tokens": ["a", "b"], "tags": ["O"]}}', ":2: .*1 item in 'tags' and 2 items"),
         (f'{{"tokens": ["a"], "tags": []}}\n{PAIR * 2}', ":1: .*0 items in 'tags' and 1 item in"),

@@ -49,7 +49,7 @@ def test_trees_come_one_by_one():
     source = iter_trees(io.StringIO("(A b)\n(A c)\n)"))
     assert next(source) == Tree("A", word="b")
     assert next(source) == Tree("A", word="c")
-    with pytest.raises(ParseError, match=":3: a bracket closes"):
+    with pytest.raises(ParseError, match=":3: a closing bracket"):
         next(source)
 
 
@@ -98,18 +98,18 @@ def test_depth_is_no_problem(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
-        ("(A b)\n(S (A b)\n", 2, "a bracket opens that is never closed; add ')'"),
-        ("(S\n(A b)\n(B\n", 3, "a bracket opens that is never closed"),
-        ("(A b))\n", 1, "a bracket closes that was not opened; remove it or add '('"),
-        ("(A b)\nword (A b)", 2, "'word' stands outside brackets; is this a file of trees?"),
+        ("(A b)\n(S (A b)\n", 2, "an opening bracket is never closed; add ')'"),
+        ("(S\n(A b)\n(B\n", 3, "an opening bracket is never closed"),
+        ("(A b))\n", 1, "a closing bracket has no opening one; remove it or add '('"),
+        ("(A b)\nword (A b)", 2, "'word' is outside brackets; is this a file of trees?"),
         ("\n()\n", 2, "the brackets are empty; give every node a label and a word or children"),
         ("(NP)\n", 1, "'NP' has no word; give every node"),
-        ("(A b c)\n", 1, "the word 'c' stands beside other parts of its node; give every word"),
-        ("(A (B c) d)\n", 1, "the word 'd' stands beside other parts"),
-        ("(A b\n(C d))\n", 2, "the word 'b' stands beside other parts"),
+        ("(A b c)\n", 1, "the word 'c' stands next to other parts of its node; give every word"),
+        ("(A (B c) d)\n", 1, "the word 'd' stands next to other parts"),
+        ("(A b\n(C d))\n", 2, "the word 'b' stands next to other parts"),
         ("(S ( (A b)))\n", 1, "a node has no label; only a bracket around a whole tree"),
         ("( (A b)\n(A c))\n", 2, "a node has no label"),
-        ("(" * 100_000, 1, "a bracket opens that is never closed"),
+        ("(" * 100_000, 1, "an opening bracket is never closed"),
     ],
 )
 def test_errors_name_the_line(text, line, problem):

@@ -272,7 +272,7 @@ def test_lost_blocks_may_go_to_a_worker_that_has_others(tagger, monkeypatch):
 
     executor = Gathering((40,))
     monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_, **__: executor)
-    with pytest.warns(UserWarning, match="2 blocks are made anew"):
+    with pytest.warns(UserWarning, match="2 blocks are rebuilt"):
         other = fit_blocks(TAGGER, notes())
     assert len(executor.hosts[0].blocks) == 4
     assert np.array_equal(other.weights_, tagger.weights_)
@@ -871,7 +871,7 @@ def test_bad_sources_are_refused(tmp_path, here):
         fit_blocks(TAGGER, notes(), options={"rhythm": 0})
     with pytest.raises(TypeError, match="source is a int: give names of files, or a list of"):
         fit_blocks(TAGGER, 3)
-    with pytest.raises(TypeError, match="use say how files are read, and source has no files"):
+    with pytest.raises(TypeError, match="use say how files are read, but source has no files"):
         fit_blocks(TAGGER, notes(), use=["word"])
     with pytest.raises(ValueError, match="labels are texts in some parts and numbers in others"):
         fit_blocks(MulticlassSSVM(), [(np.eye(2), ["0", "1"]), (np.eye(2), [0, 1])])

@@ -72,7 +72,7 @@ PARAMETERS = [
         ["solver='sdm' does not solve slack='sum'", "'auto', 'sdcd'", "'max' or 'squared'"],
     ),
     ({"solver": "sdcd"}, ValueError, ["solver='sdcd' does not solve slack='max'", "'sdm'"]),
-    ({"violators": "all"}, ValueError, ["violators='all' belongs to slack='sum'"]),
+    ({"violators": "all"}, ValueError, ["violators='all' needs slack='sum'"]),
     ({"slack": "sum", "violators": 0}, ValueError, ["violators must be greater than 0"]),
     ({"slack": "sum", "violators": 2.5}, TypeError, ["violators must be an integer", "2.5"]),
     ({"slack": "sum", "violators": "most"}, ValueError, ["'most'", "'argmax', 'all'"]),

@@ -242,7 +242,7 @@ def test_a_ranking_that_forgets_the_loss(seed: int, knows: str) -> None:
     X = [rng.standard_normal((5, 3)) for _ in range(20)]
     X = [x for x in X if np.argmax(x @ [1.0, -2.0, 0.5])]
     y = [int(np.argmax(x @ [1.0, -2.0, 0.5])) for x in X]
-    with pytest.raises(ValueError, match=r"decode does not find.*score and loss make"):
+    with pytest.raises(ValueError, match=r"decode does not find.*score plus loss is"):
         SSVM(Forgetful()).fit(X, y)
 
 

@@ -112,7 +112,7 @@ def test_crossing_arcs():
     free = DependencySSVM(C=0.1, features=SMALL, tol=0.05, random_state=0).fit(X, y)
     assert not free.projective_
     assert free.score(X, y) > 0.95
-    with pytest.raises(ValueError, match=r"y\[0\] has crossing arcs.*use 'prediction' or False"):
+    with pytest.raises(ValueError, match=r"y\[0\] has crossing arcs.*pass 'prediction' or False"):
         clone(free).set_params(projective=True).fit(X, y)
     without = free.set_params(projective="prediction").predict(X)
     assert not clone(free).fit(X, y).projective_
@@ -203,11 +203,11 @@ WORD = [{"form": "a", "upos": "X"}, {"form": "b", "upos": "X"}]
         (
             [WORD],
             [[(0, "root"), (3, "x")]],
-            r"y\[0\]\[1\] has the head 3, and the sentence 2 words",
+            r"y\[0\]\[1\] has the head 3, but the sentence has 2 words",
         ),
         ([WORD], [[(0, "root"), (-1, "x")]], r"y\[0\]\[1\] has the head -1"),
         ([WORD], [[(0, "root"), (2, "x")]], r"y\[0\]\[1\] has the head 2"),
-        ([WORD], [[(2, "x"), (1, "x")]], r"y\[0\] is not a tree: going up from word 1"),
+        ([WORD], [[(2, "x"), (1, "x")]], r"y\[0\] is not a tree: the heads above word 1 form"),
         ([WORD], [[(0, "root"), (0, "root")]], r"y\[0\] has 2 words with the head 0"),
         ([WORD], [[(0, "root")]], r"y\[0\] has 1 words and X\[0\] has 2"),
         ([WORD, []], [[(0, "r"), (1, "x")], []], r"X\[1\] is an empty sentence: drop it"),
@@ -220,7 +220,7 @@ WORD = [{"form": "a", "upos": "X"}, {"form": "b", "upos": "X"}]
             [[(0, "r"), (1, "x"), (1, "x")]],
             r"X\[0\]\[2\] is .* keys form",
         ),
-        ([[("a", "X")]], [[(0, "root")]], "words have 2 columns, and columns= names 5"),
+        ([[("a", "X")]], [[(0, "root")]], "words have 2 columns, but columns= names 5"),
     ],
 )
 def test_bad_trees_and_sentences(X, y, message):

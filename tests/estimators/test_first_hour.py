@@ -162,7 +162,7 @@ def test_frames_and_columns_of_frames(tagger: Any) -> None:
 
 def test_a_misspelt_class_is_named() -> None:
     X, y = np.eye(4), ["a", "b", "a", "b"]
-    with pytest.warns(UserWarning, match="class_weight has 'c', which is no label here"):
+    with pytest.warns(UserWarning, match="class_weight has 'c', which is not a label of y"):
         MulticlassSSVM(class_weight={"a": 2.0, "c": 3.0}).fit(X, y)
     plain = MulticlassSSVM(class_weight={"a": 2.0}, random_state=0).fit(X, y)
     assert plain.coef_.shape[1] == 4
@@ -208,9 +208,9 @@ WORDS, TAGS = [["the", "cat"], ["a", "dog"]], [["D", "N"], ["D", "N"]]
         (WORDS, [2, 2], r"y\[0\] is 2, expected a list of 2 labels"),
         (WORDS, ["D", "N", "D", "N"], "2 sequences and y has 4 labels, one for each token: cut y"),
         ([WORDS], [TAGS], r"y\[i\]\[t\] that of token t"),
-        ([["the", ("cat", "N")]], TAGS[:1], "lists of different depth: give every token"),
-        ([[["the"], ["cat", "x"]], WORDS[1]], TAGS, "lists of different depth: give every token"),
-        ([[{"w": "the"}, "cat"], WORDS[1]], TAGS, "beside lists or dicts of features"),
+        ([["the", ("cat", "N")]], TAGS[:1], "lists or tuples as tokens: give every token"),
+        ([[["the"], ["cat", "x"]], WORDS[1]], TAGS, "lists or dicts of features as tokens: give"),
+        ([[{"w": "the"}, "cat"], WORDS[1]], TAGS, "both strings and lists or dicts of features"),
         (iter(WORDS), TAGS, r"got list_iterator: pass list\(X\)"),
     ],
 )

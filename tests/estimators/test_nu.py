@@ -57,7 +57,7 @@ def words(n: int = 60, seed: int = 0) -> tuple[list[Any], list[list[str]]]:
     ("params", "error", "text"),
     [
         ({"slack": "nu"}, ValueError, "slack='nu' needs nu"),
-        ({"nu": 0.5}, ValueError, "nu=0.5 belongs to slack='nu'"),
+        ({"nu": 0.5}, ValueError, "nu=0.5 needs slack='nu'"),
         ({"slack": "nu", "nu": 0}, ValueError, "nu must be greater than 0"),
         ({"slack": "nu", "nu": -1.0}, ValueError, "nu must be greater than 0"),
         ({"slack": "nu", "nu": float("nan")}, ValueError, "nu must be greater than 0"),
@@ -72,7 +72,7 @@ def words(n: int = 60, seed: int = 0) -> tuple[list[Any], list[list[str]]]:
         ),
         ({"slack": "nu", "nu": 0.5, "rescale": "slack"}, ValueError, "margin rescaling only"),
         ({"slack": "nu", "nu": 0.5, "solver": "fsmo"}, ValueError, "'sdm', 'subgradient'"),
-        ({"slack": "nu", "nu": 0.5, "violators": "all"}, ValueError, "belongs to slack='sum'"),
+        ({"slack": "nu", "nu": 0.5, "violators": "all"}, ValueError, "needs slack='sum'"),
         ({"slack": "nu", "nu": 3.0}, ValueError, "nu=3 is above 1,"),
     ],
 )

@@ -303,7 +303,7 @@ REFUSED = [
     ({"max_length": {"a": 2}}, [[(0, 3, "a")]], "max_length=3 fits"),
     ({"max_length": 0}, [[]], "max_length"),
     ({"scheme": "IOB2"}, [["O", "I-a", "O", "O"]], r"I-a at token 1 follows O.*Repair"),
-    ({}, [["NN", "VB", "NN", "O"]], "is not a span tag.* go in as spans"),
+    ({}, [["NN", "VB", "NN", "O"]], "is not a span tag.* not tags as spans"),
     ({}, [["O", "O"]], "same length"),
     ({"loss": "zero_one"}, [[]], "loss"),
     ({"rescale": "slack"}, [[]], "rescale"),

@@ -229,7 +229,7 @@ def test_calibration_error_by_hand() -> None:
     assert calibration_error(p, [1, 0, 1, 0], n_bins=1) == pytest.approx(0.0)
     assert calibration_error([0.75] * 4, [1, 1, 1, 0], n_bins=4) == 0.0  # ties stay together
     assert np.isnan(calibration_error([], []))
-    with pytest.raises(ValueError, match="both must be vectors of one length"):
+    with pytest.raises(ValueError, match="both must be equally long vectors"):
         calibration_error([0.5], [True, False])
 
 

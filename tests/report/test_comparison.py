@@ -119,7 +119,7 @@ def test_bad_comparisons(chain):
     model, _, y = chain
     with pytest.raises(ValueError, match="compare must be a dict of one name"):
         render_report(model, y_true=y, y_pred=y, compare=y)
-    with pytest.raises(ValueError, match="beside y_true and y_pred"):
+    with pytest.raises(ValueError, match="with y_true and y_pred"):
         render_report(model, compare={"other": y})
     with pytest.raises(ValueError, match="40 sequences and y_pred has 39"):
         render_report(model, y_true=y, y_pred=y, compare={"other": y[1:]})

@@ -55,8 +55,8 @@ def test_the_page_draws_both_measures(chain, page_of):
     ]
     right = np.concatenate(predicted) == np.concatenate(y)
     error = 100 * calibration_error(np.concatenate(probability), right)
-    assert f"off by {error:.2f}\u00a0%" in section.text
-    with pytest.raises(ValueError, match="margin has 1 values, but y_pred has another number"):
+    assert f"mean error is {error:.2f}\u00a0%" in section.text
+    with pytest.raises(ValueError, match="margin has 1 values, but y_pred has a different number"):
         render_report(model, y_true=y, y_pred=predicted, margin=[[1.0]])
     with pytest.raises(ValueError, match="pass margins as margin"):
         render_report(model, y_true=y, y_pred=predicted, probability=[m + 2 for m in margin])

@@ -52,7 +52,7 @@ def test_the_matrix_leads_to_sentences_with_that_confusion(chain, page_of):
     model, X, y = chain
     predicted = model.predict(X)
     root, _ = page_of(model, y_true=y, y_pred=predicted, n_errors=2)
-    assert "count from 1, as those of hingeline explain -s." in root.one(id="errors").text
+    assert "numbered from 1, as for hingeline explain -s." in root.one(id="errors").text
     shown = errors_of(root)
     labels = sorted({label for s in (*y, *predicted) for label in s})
     (table,) = [t for t in root.all("table") if t.one("caption").text == "Confusion matrix"]
@@ -149,7 +149,7 @@ def test_sets(sets, page_of, rows_of):
     assert rows[1][1] == f"{100 * right / predicted[:, 1].sum():.2f}"
     assert rows[1][2] == f"{100 * right / y[:, 1].sum():.2f}"
     about = root.one(id="errors").text
-    assert "count from 1." in about  # explain has nothing to say of sets
+    assert "numbered from 1." in about  # explain has nothing to say of sets
     assert "hingeline explain" not in about
     errors = rows_of(root, "Errors")
     losses = (y != predicted).sum(axis=1)

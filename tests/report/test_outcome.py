@@ -196,7 +196,7 @@ def test_other_objects_are_refused(flat):
     from sklearn.exceptions import NotFittedError
     from sklearn.pipeline import make_pipeline
 
-    with pytest.raises(TypeError, match="got Pipeline: of a pipeline pass the last step"):
+    with pytest.raises(TypeError, match="got Pipeline: for a pipeline, pass its last step"):
         render_report(make_pipeline(flat[0]))
     with pytest.raises(NotFittedError):
         render_report(type(flat[0])())

@@ -58,7 +58,7 @@ def test_an_infinite_primal_stays_in_the_table():
 def test_no_history():
     found = describe_convergence(facts([]))
     assert found["charts"] == []
-    assert "no history" in found["about"]
+    assert "no training history" in found["about"]
 
 
 def test_many_certificates_are_sampled():

@@ -318,9 +318,9 @@ def test_files_hold_the_chosen_model_and_the_record(fitted, tmp_path):
         ({"steps": None}, "no record"),
         ({"selected": 10**300}, "no record"),
         ({"selected": 99}, "no record"),
-        ({"rules": [{"kind": "at_most_one_segment", "labels": [{}]}]}, "is no constraint"),
-        ({"rules": [{"kind": "words", "words": [1], "label": ["A"]}]}, "is no constraint"),
-        ({"rules": 5}, "no list of constraints"),
+        ({"rules": [{"kind": "at_most_one_segment", "labels": [{}]}]}, "is not a constraint"),
+        ({"rules": [{"kind": "words", "words": [1], "label": ["A"]}]}, "is not a constraint"),
+        ({"rules": 5}, "not a list of constraints"),
     ],
 )
 def test_forged_records_are_refused_in_one_sentence(fitted, tmp_path, forged, words):
@@ -427,7 +427,7 @@ def test_python_predicates_count_in_training_and_prediction():
     semi = model(constraints=[rule], classes=["A", "B", "C"], select="last").fit(X, y)
     assert semi.transduction_[2].tolist() == ["A", "C"]
     assert semi.predict([["b", "c"]], constrained=True)[0].tolist()[1] == "C"
-    with pytest.raises(ValueError, match="no Python predicates"):
+    with pytest.raises(ValueError, match="cannot use Python predicates"):
         model(constraints=[rule], classes=["A", "B", "C"], max_sweeps=1).fit(X, y)
 
 

@@ -61,7 +61,7 @@ def _sentence(error: Exception) -> str:
         remedy = "check the file for feature numbers that are far too large, or use fewer features"
         return f"there is not enough memory ({error}): {remedy}."
     if isinstance(error, IsADirectoryError) and (name := error.filename):
-        return f"{name} is a folder: name a file in it, or all of them together, '{name}/*'."
+        return f"{name} is a folder: name a file in it, or all of them: '{name}/*'."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
@@ -167,9 +167,9 @@ def _check_n_jobs(n_jobs: int | None) -> int | None:
 
 Model = Annotated[Path, Argument(metavar="MODEL", help="A model file (.hinge).")]
 Files = Annotated[list[str], Argument(metavar="DATA…", help="Labelled files; - is standard input.")]
-Data = Annotated[str, Argument(metavar="DATA", help="A labelled file; - is the standard input.")]
+Data = Annotated[str, Argument(metavar="DATA", help="A labelled file; - is standard input.")]
 Input = Annotated[
-    str, Argument(metavar="INPUT", help="A file, with labels or without; - is the standard input.")
+    str, Argument(metavar="INPUT", help="A file, with or without labels; - is standard input.")
 ]
 NewModel = Annotated[Path, Option("--model", "-m", help="The model file to write (.hinge).")]
 Format = Annotated[str, Option("--format", "-f", help="Format of the file; auto guesses it.")]
@@ -187,28 +187,28 @@ Scale = Annotated[bool | None, Option(
     show_default="for dense tables and images",
 )]
 MinCount = Annotated[int | None, Option(
-    help="Leave out features that occur less often; 2 is faster and often a little worse.",
+    help="Drop features that occur fewer times; 2 is faster and often a little less accurate.",
     min=1, show_default="1",
 )]
 HashBits = Annotated[int | None, Option(help="Hash features into 2**bits columns.", min=4, max=30)]
 Cost = Annotated[str | None, Option(
-    "--C", "-C", help="Weight of the slack: a larger one fits the training data more closely, auto "
-    "tries some on held-out examples.",
+    "--C", "-C", help="Weight of the slack: larger values fit the training data more closely. In "
+    "train, auto chooses one by the loss on held-out examples.",
     show_default="by the scale of the features",
 )]
 Loss = Annotated[str | None, Option(
-    help="Loss: hamming or zero_one; segments: hamming or spans; dependencies: labelled or heads.",
+    help="hamming or zero_one; for segments hamming or spans, for dependencies labelled or heads.",
     show_default="the first",
 )]
 Violators = Annotated[str | None, Option(
     help="For --slack sum: argmax, all or a number.", show_default="argmax; all for rows",
 )]
 Blocks = Annotated[int | None, Option(
-    help="With --workers: blocks of files, which decide the weights.",
-    min=1, show_default="one a file, 16 at most",
+    help="With --workers: number of blocks; the weights depend on it.",
+    min=1, show_default="one per file, at most 16",
 )]
 UnlabelledCost = Annotated[str | None, Option(
-    "--unlabelled-C", help="Weights of the unlabelled text, separated by commas; each is a step.",
+    "--unlabelled-C", help="Weights of the unlabelled text, one per step, separated by commas.",
     show_default="0.01, 0.05, 0.2 for each sequence",
 )]
 Select = Annotated[str | None, Option(
@@ -217,21 +217,21 @@ Select = Annotated[str | None, Option(
 )]
 # fmt: on
 Tol = Annotated[float, Option(help="Stop at this certified gap, as a share of the objective.")]
-Scheme = Annotated[str | None, Option(help="Keep to this tag scheme: auto, none, IOB2, …")]
+Scheme = Annotated[str | None, Option(help="Enforce this tag scheme: auto, none, IOB2, …")]
 MaxIter = Annotated[int, Option(min=1, help="Make at most this many passes.")]
 Constraints = Annotated[str | None, Option(help="Rules: a TOML file, citations or seminars.")]
-Bootstrap = Annotated[int, Option(min=0, help="Resamples for 95 % intervals; 0 gives none.")]
+Bootstrap = Annotated[int, Option(min=0, help="Resamples for 95 % intervals; 0: none.")]
 Dtype = Annotated[
     Literal["float64", "float32", "float16"], Option(help="Store weights in this precision.")
 ]
 Sparse = Annotated[
-    bool, Option("--sparse/--dense", help="Store only weights that are not 0, or whole tables.")
+    bool, Option("--sparse/--dense", help="Store only nonzero weights, or whole tables.")
 ]
-KeepState = Annotated[bool, Option("--keep-state", help="Store data, too, for hingeline update.")]
+KeepState = Annotated[bool, Option("--keep-state", help="Store the data for hingeline update.")]
 NJobs = Annotated[
     int | None, Option(help="Threads; -1 uses all cores.", show_default="1", callback=_check_n_jobs)
 ]
-Seed = Annotated[int, Option(min=0, max=MOST_SEED, help="Seed of everything random.")]
+Seed = Annotated[int, Option(min=0, max=MOST_SEED, help="Random seed.")]
 Workers = Annotated[str | None, Option(help="Processes, or a Dask scheduler (tcp://host:8786).")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results only, no progress.")]
 Json = Annotated[bool, Option("--json", help="Print results as JSON.")]
@@ -270,10 +270,10 @@ def check_target(option: str, target: str | Path, *read: str | Path | None) -> N
         return  # the standard output, or a device
     with blame(option):
         if _files.check_target(path) in [Path(n).resolve() for n in read if n not in (None, "-")]:
-            raise ValueError(f"{path} is a file to read: name another file.")
+            raise ValueError(f"{path} is also an input: name another file.")
 
 
 def check_sources(option: str, *names: str | None) -> None:
     """Refuse to read the standard input twice."""
     if names.count("-") > 1:
-        raise ValueError(f"{option}: the standard input cannot be read twice: name a file.")
+        raise ValueError(f"{option}: standard input cannot be read twice: name a file.")

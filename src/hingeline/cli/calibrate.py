@@ -16,8 +16,8 @@ def calibrate(
 ) -> None:
     """Learn from held-out data how often a tagger is right, for predict --probability.
 
-    DATA must not be what the model was trained on. The labels that it predicts stay the same, and
-    the new model may take the place of the old one.
+    DATA must not be the training data. The new model predicts the same labels as the old one, and
+    may replace it.
     """
     from hingeline.evaluation.calibration import CalibratedChain
 

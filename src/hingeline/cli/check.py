@@ -46,14 +46,14 @@ def constraints_for(estimator: Any, samples: files.Samples, source: str, y: Any)
 
 def check(
     data: app.Data,
-    constraints: Annotated[str, Option(help="A TOML file of constraints, citations or seminars.")],
+    constraints: Annotated[str, Option(help="Constraints: a TOML file, citations or seminars.")],
     format: app.Format = "auto",
     columns: app.Columns = None,
     use: Annotated[str | None, Option(help="Column of words.", show_default="the first")] = None,
     label: Annotated[
         str | None, Option(help="Column of labels.", show_default="the last; upos in CoNLL-U")
     ] = None,
-    n: Annotated[int, Option("-n", min=0, help="Name this many places for each constraint.")] = 3,
+    n: Annotated[int, Option("-n", min=0, help="List this many places for each constraint.")] = 3,
     as_json: app.Json = False,
 ) -> None:
     """Check the labels of a file against constraints; the exit code is 1 if any is broken."""

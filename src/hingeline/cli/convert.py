@@ -18,11 +18,11 @@ _ENDINGS = {".mrg": "trees", **{f".{name}": name for name in _NAMES}}
 def convert(
     source: Annotated[str, Argument(metavar="INPUT", help="A file; - is stdin.")] = "-",
     target: Annotated[str, Argument(metavar="OUTPUT", help="A file; - is stdout.")] = "-",
-    to: Annotated[str, Option("--to", "-t", help="Format to write; auto: by the name.")] = "auto",
+    to: Annotated[str, Option("--to", "-t", help="Format to write; auto: by file name.")] = "auto",
     format: app.Format = "auto",
     columns: Annotated[str | None, Option(help="Columns to keep, separated by commas.")] = None,
     vocabulary: Annotated[
-        Path | None, Option(help="File of feature numbers; it is read if it exists, else written.")
+        Path | None, Option(help="File of feature numbers; read if it exists, otherwise written.")
     ] = None,
     formats: Annotated[bool, Option("--formats", help="List the formats.")] = False,
 ) -> None:
@@ -36,7 +36,7 @@ def convert(
     if to == "auto":
         ending = Path(target.removesuffix(".gz")).suffix
         names = ", ".join(name for name, f in data.FORMATS.items() if f.write is not None)
-        what = f"--to: the name {target!r} does not tell the format"
+        what = f"--to: the name {target!r} does not show the format"
         files.require(ending in _ENDINGS, f"{what}: pass one of {names}.")
         to = _ENDINGS[ending]
     check_target("OUTPUT", target, source)

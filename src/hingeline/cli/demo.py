@@ -19,7 +19,7 @@ in a row. {n_train} rows to learn from, {n_test} to test on, with images of thei
 
 def demo(
     output: Annotated[
-        Path, Option("--output", "-o", help="Picture of the chain's training curve, .png or .svg.")
+        Path, Option("--output", "-o", help="Plot of the chain's training curve, .png or .svg.")
     ] = Path("hingeline-demo.png"),
     n_jobs: app.NJobs = None,
     seed: app.Seed = 0,

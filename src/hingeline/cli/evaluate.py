@@ -27,7 +27,7 @@ def evaluate(
     strict: Annotated[bool, Option("--strict", help="Count only valid spans.")] = False,
     bootstrap: app.Bootstrap = 0,
     labels: Annotated[bool, Option("--labels", help="Add a row for each label.")] = False,
-    confusion: Annotated[bool, Option("--confusion", help="Add the commonest confusions.")] = False,
+    confusion: Annotated[bool, Option("--confusion", help="Add the top 20 confusions.")] = False,
     constraints: app.Constraints = None,
     workers: app.Workers = None,
     n_jobs: app.NJobs = None,
@@ -36,13 +36,13 @@ def evaluate(
 ) -> None:
     """Compare predicted with true labels: accuracy, and spans as conlleval and seqeval count them.
 
-    With --constraints, labels are predicted under them and their violations are counted; a model of
-    hingeline semi keeps to its own rules, unless --constraints none leaves them out. Sets of
-    labels are judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy,
-    dependencies by UAS and LAS, as in the CoNLL 2018 evaluation and without punctuation.
+    With --constraints, labels are predicted under them and violations are counted. A model made by
+    hingeline semi keeps to its own rules, unless --constraints none is given. Sets of labels are
+    judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy; dependencies
+    by UAS and LAS, both as in the CoNLL 2018 evaluation and without punctuation.
 
-    Several files ('part-*.conll') are judged as one. With --workers, each is predicted in one of so
-    many processes, or on a Dask cluster.
+    Several files ('part-*.conll') are judged as one. With --workers, they are shared among that
+    many processes, or the workers of a Dask cluster.
     """
     estimator = files.load_model(model).set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
@@ -58,7 +58,7 @@ def evaluate(
             from hingeline.cli.check import constraints_for
 
             alone = workers is None and len(names) == 1
-            files.require(alone, "--constraints is for one file, and does not go with --workers.")
+            files.require(alone, "--constraints works for one file only, without --workers.")
             samples = files.read_for(estimator, model, names[0], format, "compare with")
             known = constraints_for(estimator, samples, constraints, _shares(estimator, samples.y))
             with blame(title):

@@ -24,7 +24,7 @@ def explain(
     from hingeline.evaluation.inspection import explain as take_apart
 
     estimator = files.load_model(model)
-    what = "hingeline explain cannot take models of sets of labels (MultilabelSSVM)"
+    what = "hingeline explain does not support models of sets of labels (MultilabelSSVM)"
     files.require(not files.holds_sets(estimator), f"{what}: use hingeline report.")
     samples = files.read_for(estimator, model, data, format)
     what = f"--sequence: {data} has only {samples.n_sequences}, got {sequence}."

@@ -144,7 +144,7 @@ def task_of(model: Any) -> str:
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
     kind = type(model).__name__
-    what = f"{path} is a model of graphs (GraphSSVM), which no file format here can hold"
+    what = f"{path} is a model of graphs (GraphSSVM), for which there is no file format"
     how = "use it in Python, hingeline.load(path).predict(graphs)"
     require(kind != "GraphSSVM", f"{what}: {how}.")
     found = getattr(model, "metadata_", {}).get("layout")
@@ -157,7 +157,7 @@ def layout_of(model: Any, path: Path) -> Layout:
         fits = layout.kind in own.get(kind, ("tokens", "sequences"))
         if layout.makes_sense() and fits and whole and layout.task == task_of(model):
             return layout
-    what = f"{path} describes the files it was trained on in a way that makes no sense"
+    what = f"{path} holds a description of its training files that makes no sense"
     raise ValueError(f"{what}: get a fresh copy of the model.")
 
 
@@ -311,7 +311,7 @@ def read_like(
     if found.kind == "multilabel":
         highest, most = data.Y.shape[1] - 1, len(layout.labels) - 1
         what = f"{path} has a label {highest}, but the model was trained on labels 0 to {most}"
-        require(highest <= most, f"{what}: leave others out.")
+        require(highest <= most, f"{what}: remove the others.")
         y = np.pad(data.Y.toarray().astype(np.int64), ((0, 0), (0, most - highest)))
         X = labelled.keep_features(sp.csr_matrix(data.X), numbering, width)
         return Samples(X, y, layout, data)
@@ -410,7 +410,7 @@ def check_workers(names: Mapping[str, Any], workers: str) -> dict[str, Any]:
     """Refuse options that do not work with --workers; the arguments that say where blocks live."""
     for name, remedy in _NOT_IN_BLOCKS.items():
         require(name not in names, f"{flag(name)} does not work with --workers: {remedy}.")
-    require("-" not in names["data"], "--workers cannot read the standard input: name files.")
+    require("-" not in names["data"], "--workers cannot read standard input: name files.")
     if workers.isdecimal() and int(workers):
         return {"workers": int(workers)}
     what = "must be a number of processes, or the address of a Dask scheduler"

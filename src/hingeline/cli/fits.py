@@ -71,7 +71,7 @@ def parse_number(text: str | None, kind: type[int] | type[float]) -> Any:
 
 def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str | None) -> None:
     """Refuse a file that is no checkpoint: it would be replaced, and removed at the end."""
-    require(path or not resume, "--resume goes on from a checkpoint: pass --checkpoint FILE.")
+    require(path or not resume, "--resume continues from a checkpoint: pass --checkpoint FILE.")
     require(math.isfinite(every), f"--checkpoint-every: must be a number of seconds, got {every}.")
     if path is None:
         return
@@ -126,7 +126,7 @@ def read_lexicons(given: list[str]) -> SegmentTemplates:
         require(name and path, f"--lexicon: expected NAME=FILE, got {text!r}.")
         with blame("--lexicon"), open_text(path) as file:
             found[name] = {" ".join(line.split()) for _, line in file.lines()} - {""}
-        require(found[name], f"--lexicon: {path} is empty: write a phrase a line.")
+        require(found[name], f"--lexicon: {path} is empty: write one phrase per line.")
     return SegmentTemplates(lexicon=found)
 
 
@@ -289,7 +289,7 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
         typer.echo(f"{result['model']}: {balance}, {_bound_text(result)}; {seconds}; {size}")
         if reason.startswith(("max_iter", "max_time")) and "C_u" not in result:
             remedies = "raise --max-iter or --max-time, lower -C, or scale the features"
-            typer.echo(f"The gap was not reached: {remedies} (--scale, for tables).", err=True)
+            typer.echo(f"The gap is still above --tol: {remedies} (tables: --scale).", err=True)
     if reason == "interrupted":
         raise typer.Exit(INTERRUPTED)
 
@@ -333,7 +333,7 @@ def find_best(
 
     def say_resumed(state: PassState) -> None:
         if checkpoint and checkpoint.resumed_ and state.row.passes == checkpoint.resumed_ + 1:
-            progress.say(f"went on after pass {checkpoint.resumed_} of {checkpoint.path}")
+            progress.say(f"resumed after pass {checkpoint.resumed_} of {checkpoint.path}")
 
     def fit(C: float | str) -> dict[str, Any]:
         estimator.set_params(C=C)
@@ -388,7 +388,7 @@ def cross_validate(
 ) -> tuple[tuple[float, str], list[Any]]:
     """Labels of every example by a copy of the model that has not seen it, and their score."""
     n = samples.n_sequences
-    require(parts <= n, f"{n} examples are too few for --cv {parts}: take fewer parts.")
+    require(parts <= n, f"{n} examples are too few for --cv {parts}: use fewer parts.")
     order = np.random.default_rng(base.random_state).permutation(n)
     found: list[Any] = [None] * n
     for k in range(parts):

@@ -19,7 +19,7 @@ def import_model(
     file: Annotated[Path, Argument(metavar="FILE", help="`crfsuite dump`, or LIBLINEAR's model.")],
     model: app.NewModel,
 ) -> None:
-    """Take over a model of CRFsuite or LIBLINEAR; it predicts the same."""
+    """Import a CRFsuite or LIBLINEAR model; its predictions stay the same."""
     from hingeline.modelfile.foreign import import_crfsuite, import_liblinear
 
     check_target("--model", model, str(file))

@@ -49,7 +49,7 @@ def info(
         wanted = {"--top": top, "--transitions": transitions, "--weights": weights}
         named = [option for option, value in wanted.items() if value]
         if files.holds_sets(estimator):
-            what = f"{', '.join(named[:1])} is not for sets of labels"
+            what = f"{', '.join(named[:1])} does not work for sets of labels"
             files.require(not named, f"{what}: read coef_ and pairwise_coef_ in Python.")
             facts["labels"] = files.layout_of(estimator, model).labels
             facts["pairs of labels"] = len(estimator.edges_)

@@ -24,15 +24,15 @@ def predict(
     model: app.Model,
     data: Annotated[
         list[str] | None,
-        Argument(metavar="INPUT…", help="Files, with labels or without; - is the standard input."),
+        Argument(metavar="INPUT…", help="Files, with or without labels; - is standard input."),
     ] = None,
-    output: Annotated[str, Option("--output", "-o", help="File; - is the standard output.")] = "-",
-    output_dir: Annotated[Path | None, Option(help="Folder for files named as the inputs.")] = None,
+    output: Annotated[str, Option("--output", "-o", help="File; - is standard output.")] = "-",
+    output_dir: Annotated[Path | None, Option(help="Folder for one output file per input.")] = None,
     format: app.KnownFormat = "auto",
-    raw: Annotated[bool, Option("--raw", help="The input is text, a sentence a line.")] = False,
-    margin: Annotated[bool, Option("--margin", help="Add the lead over the next label.")] = False,
+    raw: Annotated[bool, Option("--raw", help="The input is text, one sentence per line.")] = False,
+    margin: Annotated[bool, Option("--margin", help="Add how far each label leads.")] = False,
     probability: Annotated[
-        bool, Option("--probability", help="Add how likely it is right (hingeline calibrate).")
+        bool, Option("--probability", help="Add the probability of each label (after calibrate).")
     ] = False,
     nbest: Annotated[int, Option(min=1, help="Write the n best labellings, with scores.")] = 1,
     constraints: app.Constraints = None,
@@ -41,18 +41,18 @@ def predict(
 ) -> None:
     """Predict labels and write the input with one more column.
 
-    CoNLL columns and CSV get the predicted label as a last column, JSON lines as one more list; in
-    CoNLL-U the label's own column is replaced. All else comes back byte for byte, piece by piece,
-    so that the file may be longer than memory. Other formats give one label per line, with an
-    empty line after each sequence. Models of sets of labels give the set of each row, its names
-    separated by commas. Words of --raw text are written with their labels, a line each.
+    In CoNLL columns and CSV the predicted label becomes a new last column, in JSON lines a new
+    list; in CoNLL-U it replaces the label column. Everything else is copied byte for byte, in
+    pieces, so the file may be larger than memory. For other formats, the output has one label per
+    line and an empty line after each sequence; for sets of labels, one set per line, its names
+    separated by commas. With --raw, each line of the output is a word and its label.
 
-    With --constraints, the labels have the highest score minus the penalty of broken rules. A model
-    of hingeline semi keeps to the rules it learned with; --constraints none leaves them out, as
-    --margin, --probability and --nbest do.
+    With --constraints, penalties for broken rules lower the score of a labelling, and the best one
+    is predicted. A model made by hingeline semi keeps to its own rules, unless --constraints none,
+    --margin, --probability or --nbest is given.
 
-    Several files ('part-*.txt') are written one after the other, or into --output-dir. With
-    --workers, each is predicted in one of so many processes, or on a Dask cluster.
+    The outputs of several files ('part-*.txt') are joined, or go to --output-dir. With --workers,
+    the files are shared among that many processes, or the workers of a Dask cluster.
     """
     data = data or ["-"]
     estimator = files.load_model(model).set_params(n_jobs=n_jobs)
@@ -60,7 +60,7 @@ def predict(
     files.check_options(given(context), layout.format, layout.task)
     one = margin + probability + (nbest > 1) + (constraints is not None) <= 1
     which = "--margin, --probability, --nbest and --constraints"
-    files.require(one, f"{which} exclude each other: use one.")
+    files.require(one, f"{which} cannot be combined: use one.")
     measure = "margin" if margin else "probability" if probability else ""
     sure = None
     if probability:
@@ -75,7 +75,7 @@ def predict(
         format = "text"
     names, title = files.expand_all(data)
     alone = "-" not in names or len(names) == 1
-    files.require(alone, "the standard input comes alone: leave - or the other files out.")
+    files.require(alone, "standard input cannot be combined with files: leave - or the files out.")
     app.check_target("--output", output, model, *names)
     joined = len(names) > 1 and output_dir is None
     job = _Job(estimator, model, sure, format, measure, nbest, constraints, joined)
@@ -161,7 +161,7 @@ class _Job:
         for samples in files.read_pieces(self.estimator, self.model, data, self.format):
             room = not measure or samples.format != "conllu"
             files.require(room, f"--{measure} adds a column, and CoNLL-U has no room for one.")
-            what = f"{data} has a header, and files with headers do not make one file"
+            what = f"{data} has a header, and files with headers cannot be joined"
             files.require(not self.joined or samples.format != "csv", f"{what}: pass --output-dir.")
             if self.constraints is not None and known is None:
                 from hingeline.cli.check import constraints_for

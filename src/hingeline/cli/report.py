@@ -17,7 +17,7 @@ from hingeline.cli.info import describe_annealing
 def report(
     model: app.Model,
     data: Annotated[
-        str | None, Argument(metavar="DATA", help="A labelled file to evaluate on, as --test.")
+        str | None, Argument(metavar="DATA", help="A labelled file to evaluate on, like --test.")
     ] = None,
     test: Annotated[str | None, Option(help="A labelled file to evaluate on.")] = None,
     output: Annotated[
@@ -52,7 +52,7 @@ def report(
     sources = {f"training {k}".removesuffix(" 1"): file for k, file in learnt}
     sources["held out"] = metadata.get("dev")
     if compare is not None:
-        what = "--compare needs a labelled file to compare on, which can be read twice"
+        what = "--compare needs a labelled file that can be read twice"
         files.require(test not in (None, "-"), f"{what}: name it with --test.")
     if test is not None:
         with reporter.during(f"reading {test}"):
@@ -87,8 +87,8 @@ def _predict_with(path: Path, samples: files.Samples, test: str, format: str, n_
     a, b = own.layout, samples.layout
     same = a.kind == b.kind and a.labels == b.labels
     same = same and (a.task == "dependencies") == (b.task == "dependencies")
-    what = f"--compare: {path} predicts something else than the first model"
-    files.require(same, f"{what}: compare models of the same labels.")
+    what = f"--compare: {path} does not predict the same as the first model"
+    files.require(same, f"{what}: compare models of the same kind and labels.")
     with blame(test):
         return files.predict(other, own.X)
 

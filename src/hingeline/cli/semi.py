@@ -20,9 +20,9 @@ from hingeline.cli.info import WHY_NO_GAP, choice_text
 def semi(
     data: app.Data,
     model: app.NewModel,
-    unlabelled: Annotated[list[str], Option(help="Unlabelled text; repeat it for more files.")],
+    unlabelled: Annotated[list[str], Option(help="Unlabelled text; can be repeated.")],
     constraints: app.Constraints = None,
-    dev: Annotated[str | None, Option(help="A held-out file to choose a step by.")] = None,
+    dev: Annotated[str | None, Option(help="A held-out file for choosing a step.")] = None,
     unlabelled_C: app.UnlabelledCost = None,
     select: app.Select = None,
     format: app.Format = "auto",
@@ -45,8 +45,8 @@ def semi(
 ) -> None:
     """Learn from few labels, from text without labels, and from constraints on that text.
 
-    Text without labels is labelled during training so that it obeys the constraints, and counts
-    more with every step; --dev or the violations that are left choose the step to keep. Ctrl-C
+    The text is labelled during training so that it obeys the constraints, and counts more with
+    every step. The score on --dev, or the violations that remain, decide which step to keep. Ctrl-C
     ends the training early and keeps the best step so far. Files must have words in columns.
     """
     from sklearn.base import clone
@@ -62,7 +62,7 @@ def semi(
     what = "without --constraints there are no violations to choose a step by"
     fine = constraints is not None or rule != "violations"
     require(fine, f"{what}: pass --constraints FILE or --dev FILE.")
-    require(C != "auto", "--C: auto is for train; give a number, or scale.")
+    require(C != "auto", "--C: auto works only in train: give a number, or scale.")
     file = files.open_training(data, format, ["unlabelled"])
     base = hingeline.ChainSSVM(
         fits.parse_number(C or "scale", float),
@@ -128,7 +128,7 @@ def semi(
     facts = layout, [*map(files.source_of, (data, *unlabelled))], metadata | more
     written = fits.write_model(model, estimator, clock, *facts, dtype=dtype, sparse=sparse)
     if constraints is not None:
-        progress.say(f"hingeline predict {model} FILE keeps to them; --constraints none does not")
+        progress.say(f"hingeline predict {model} FILE obeys them; --constraints none does not")
     found = fits.outcome_of(estimator.base_) | {"relative_gap": None, "restricted_gap": None}
     if estimator.stop_reason_ == "interrupted":
         found["stop_reason"] = "interrupted"

@@ -54,9 +54,9 @@ class Tagger:
         columns = self.layout.columns
         read = hingeline.data.read_raw if len(columns) == 1 else hingeline.data.read_conll
         table = read(io.StringIO(text))
-        what = f"the model needs {len(columns)} columns a line ({', '.join(columns)})"
+        what = f"the model needs {len(columns)} columns per line ({', '.join(columns)})"
         enough = not len(table) or len(table.names) >= len(columns)
-        files.require(enough, f"{what}, and there are {len(table.names)}.")
+        files.require(enough, f"{what}, got {len(table.names)}.")
         sentences = [[token[: len(columns)] for token in sentence] for sentence in table]
         return files.TokenTable.from_sentences(sentences, columns)
 
@@ -91,7 +91,7 @@ class Tagger:
 
         table, names = self._table(rows), self.estimator.classes_.tolist()
         if not 0 <= position < len(table[0]):
-            raise ValueError("the position must be that of a word of the sentence.")
+            raise ValueError("position must be the number of a word in the sentence.")
         allowed = np.ones((len(table[0]), len(names)), dtype=bool)
         allowed[position, names.index(self.estimator.predict(table)[0][position])] = False
         reasons: list[Any] = []
@@ -112,7 +112,7 @@ class Tagger:
         ):
             raise ValueError("a corrected sentence needs one label for each of its words.")
         if not all(label.isprintable() and " " not in label for label in labels):
-            raise ValueError("labels have no spaces in them; choose another name.")
+            raise ValueError("labels cannot contain spaces; choose another name.")
         self.corrected[tuple(map(tuple, rows))] = labels
         if self.estimator.n_examples_ > 0:
             self.sure = None  # it knew the model as it was
@@ -204,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
         own = host in hosts and origin in (None, f"http://{host}")
         if not own:
             self.close_connection = True
-            self._fail(403, "only the page of this server may ask.")
+            self._fail(403, "only this server's own page may send requests.")
         return own
 
     def _fail(self, code: int, sentence: str) -> None:
@@ -248,8 +248,8 @@ def serve(
 ) -> None:
     """Open a page to try a tagger: type text, see labels and reasons, correct them.
 
-    The page is for this machine only, and asks nothing of any other. A model trained with
-    --keep-state learns from what is corrected; the corrected sentences can be downloaded.
+    Only this machine can open the page, and the page contacts no other machine. A model trained
+    with --keep-state learns from corrections; the corrected sentences can be downloaded.
     """
     from hingeline.evaluation.calibration import CalibratedChain
 
@@ -258,7 +258,7 @@ def serve(
     if layout.kind != "tokens" or layout.task != "labels":
         what = f"{model} does not label words one by one"
         raise ValueError(f"{what}: serve is for models of columns with --task labels.")
-    what = f"--output: {model} carries no training state to learn from corrections"
+    what = f"--output: {model} holds no training state to learn from corrections"
     learns = output is None or estimator.n_examples_ > 0
     files.require(learns, f"{what}: train it with --keep-state.")
     tagger = Tagger(estimator, layout, output)
@@ -272,5 +272,5 @@ def serve(
         how = "name another one, or 0 for any that is free"
         raise ValueError(f"--port {port}: {error.strerror}: {how}.") from None
     with server, suppress(KeyboardInterrupt):
-        typer.echo(f"hingeline: {model} is at {server.address} (Ctrl-C ends it)")
+        typer.echo(f"hingeline: {model} is at {server.address} (Ctrl-C stops it)")
         server.serve_forever()

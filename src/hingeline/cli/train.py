@@ -26,7 +26,7 @@ def train(
     model: app.NewModel,
     format: app.Format = "auto",
     task: Annotated[
-        str, Option(help="What to learn of words: labels, segments or dependencies (CoNLL-U).")
+        str, Option(help="What to predict for words: labels, segments or dependencies (CoNLL-U).")
     ] = "labels",
     template: app.Template = None,
     columns: app.Columns = None,
@@ -37,19 +37,19 @@ def train(
     scale: app.Scale = None,
     lexicon: Annotated[
         list[str] | None,
-        Option(help="For --task segments: NAME=FILE, a phrase a line; may be given again."),
+        Option(help="For --task segments: NAME=FILE, one phrase per line; can be repeated."),
     ] = None,
     C: app.Cost = None,
     grid: Annotated[
         str | None,
-        Option(help="Try C=0.01,0.1,1 to the end (less with --patience); keep the best on --dev."),
+        Option(help="Try C=0.01,0.1,1, to the end (unless --patience); keep the best on --dev."),
     ] = None,
     tol: app.Tol = 0.05,
     slack: Annotated[str, Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
-    nu: Annotated[str | None, Option(help="For --slack nu: a mean loss, or auto.")] = None,
+    nu: Annotated[str | None, Option(help="For --slack nu: mean loss allowed, or auto.")] = None,
     loss: app.Loss = None,
     projective: Annotated[
-        str, Option(help="Dependencies do not cross: auto, yes, no or prediction.")
+        str, Option(help="Forbid crossing dependencies: auto, yes, no or prediction.")
     ] = "auto",
     rescale: Annotated[str, Option(help="What the loss rescales: margin or slack.")] = "margin",
     violators: app.Violators = None,
@@ -58,17 +58,17 @@ def train(
     ] = "auto",
     scheme: app.Scheme = None,
     edges: Annotated[
-        str | None, Option(help="Pairs to score in sets of labels: auto, full, tree or none.")
+        str | None, Option(help="Pairs of labels to score, for sets: auto, full, tree or none.")
     ] = None,
     max_iter: app.MaxIter = 1000,
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,
     dev: Annotated[str | None, Option(help="Held-out file; stop when its score stalls.")] = None,
     patience: Annotated[int, Option(min=1, help="Passes to wait for a better score on --dev.")] = 3,
-    cv: Annotated[int | None, Option(min=2, help="Also cross-validate, in so many parts.")] = None,
-    cv_output: Annotated[str | None, Option(help="Write the labels that --cv finds here.")] = None,
-    checkpoint: Annotated[Path | None, Option(help="Keep the state here, for --resume.")] = None,
+    cv: Annotated[int | None, Option(min=2, help="Also cross-validate in this many parts.")] = None,
+    cv_output: Annotated[str | None, Option(help="Write the labels from --cv here.")] = None,
+    checkpoint: Annotated[Path | None, Option(help="Save the state here, for --resume.")] = None,
     checkpoint_every: Annotated[float, Option(min=0.0, help="Seconds between checkpoints.")] = 10.0,
-    resume: Annotated[bool, Option("--resume", help="Go on from --checkpoint.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue from --checkpoint.")] = False,
     workers: app.Workers = None,
     blocks: app.Blocks = None,
     keep_state: app.KeepState = False,
@@ -85,11 +85,11 @@ def train(
     letter.data (sequences), SVMlight and IDX (rows), LIBSVM and Mulan's ARFF (rows with sets of
     labels). Ctrl-C ends the training early and keeps the best model so far.
 
-    --task segments learns spans (IOB2, IOBES) as wholes, --task dependencies the head and the
+    --task segments learns whole spans (IOB2, IOBES); --task dependencies learns the head and the
     relation of every word.
 
     With --workers, files ('part-*.conll') are read and trained on in blocks, in processes or on a
-    Dask cluster, and no process holds them all.
+    Dask cluster; no process holds all the data.
 
     To add data to a model later, train with --keep-state and see hingeline update. To learn from
     text without labels as well, see hingeline semi.
@@ -147,7 +147,7 @@ def train(
             samples = files.read_training(file, columns, use, label, task)
         progress.say(f"{title}: {samples.size_text()} ({file.format.name})")
         if samples.layout.kind == "tokens" and samples.n_sequences == 1 < samples.n_tokens:
-            how = "a blank line after each, or a column named sentence, tells them apart"
+            how = "separate sentences by a blank line, or by a column named sentence"
             progress.say(f"All words are one sentence: {how}.")
         for doubt in fits.doubt_labels(samples, label):
             progress.say(doubt)
@@ -165,13 +165,13 @@ def train(
         # Where C is left to the model, it chooses which columns to scale as well; in blocks dense.
         free = scale is None and not values and isinstance(estimator.C, str) and slack != "nu"
         if free and (not sparse_rows or (workers is None and file.format.name != "idx")):
-            how = "brought to the size of 1 where they are far from it"
+            how = "scaled to a size near 1 where they are far from it"
         else:
             table = not sparse_rows or file.format.name == "idx"
             estimator.set_params(scale=table if scale is None else scale)
             how = "divided by their largest value" if sparse_rows else "standardised"
         if estimator.scale is not False:
-            progress.say(f"columns are {how}; the model does the same (--no-scale for neither)")
+            progress.say(f"columns are {how}, in prediction too (to avoid it: --no-scale)")
     if features is not None and not (once and workers is None):
         estimator.set_params(features=features)
     if cv is not None:
@@ -195,7 +195,7 @@ def train(
             at_fault = title if template is None else "--template"
             with progress.during(title, "encoding"), blame(at_fault):
                 samples.X = encoder.fit_transform(samples.X)
-            what = "no token has a feature: check it, --format and --min-count"
+            what = "no token has a feature: check the file, --format and --min-count"
             require(samples.width, f"{title}: {what}.")
             progress.say(f"encoded {samples.width:,} features in {clock.stop('encode'):.1f} s")
         learn = partial(estimator.fit, samples.X, samples.y)
@@ -225,7 +225,7 @@ def train(
         if resume and not checkpoint.exists():
             progress.say(f"there is no checkpoint {checkpoint}: starting afresh")
         elif checkpoint.exists() and not resume:
-            progress.say(f"{checkpoint} is replaced: starting afresh without --resume")
+            progress.say(f"{checkpoint} is replaced: without --resume, training starts afresh")
     estimator.set_params(warm_start=keep_state or bool(values))
     blamed = title if workers is None else ""  # blocks name files themselves
     judge = score_held_out if dev else None
@@ -247,7 +247,7 @@ def train(
     written = fits.write_model(model, best, clock, layout, read, more, **options)
     if checkpoint is not None and checkpoint.exists():
         if best.stop_reason_.startswith(("interrupted", "max_time", "max_iter")):
-            progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")
+            progress.say(f"{checkpoint} is kept: the same command with --resume continues from it")
         else:
             checkpoint.unlink()
     result = {**written, **fits.outcome_of(best), "tried": tried}

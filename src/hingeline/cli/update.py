@@ -28,17 +28,15 @@ def update(
     dtype: app.Dtype = "float64",
     sparse: app.Sparse = True,
     n_jobs: app.NJobs = None,
-    seed: Annotated[
-        int | None, _trained(min=0, max=app.MOST_SEED, help="Seed of everything random.")
-    ] = None,
+    seed: Annotated[int | None, _trained(min=0, max=app.MOST_SEED, help="Random seed.")] = None,
     quiet: app.Quiet = False,
     as_json: app.Json = False,
 ) -> None:
     """Add a labelled file to the data of a model that was trained with --keep-state.
 
     The solution is that of training on all data together. New labels and features are added after
-    the known ones; the features, C and everything else stay as MODEL has them. The new model may
-    take the place of the old one.
+    the known ones; the templates, C and all other settings are those of MODEL. The new model may
+    replace the old one.
     """
     check_target("--model", model, data)
     clock = fits.Clock()
@@ -46,7 +44,7 @@ def update(
     estimator = files.load_model(old)
     what = f"{old} holds a {type(estimator).__name__}, which cannot learn from more data"
     files.require(hasattr(estimator, "partial_fit"), f"{what}: train on all data together.")
-    what = f"{old} carries no training state to go on from: train it with --keep-state"
+    what = f"{old} holds no training state to continue from: train it with --keep-state"
     files.require(estimator.n_examples_ > 0, f"{what}, or on all data together.")
     width = int(estimator.n_features_in_)
     with progress.during(data, "reading"):

@@ -54,14 +54,14 @@ def compile_for(kind: str, numbers: str) -> tuple[str, int]:
 
 
 def warm_up(
-    kind: Annotated[Kind, typer.Argument(help="The kind of models to compile for.")] = Kind.all,
+    kind: Annotated[Kind, typer.Argument(help="The kind of model to compile for.")] = Kind.all,
     n_jobs: Annotated[int, typer.Option(help="Processes; -1 starts one for each core.")] = -1,
     quiet: app.Quiet = False,
 ) -> None:
     """Compile the kernels of a first fit and prediction, and keep them on disk.
 
-    For images and servers: with the default solver, for float64 and float32. What is on disk
-    already is not compiled again.
+    Meant for container images and servers. Compiles for the default solver, float64 and float32;
+    skips kernels that are already on disk.
     """
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from multiprocessing import get_context
@@ -70,7 +70,7 @@ def warm_up(
 
     folder = _jit.CACHE_FOLDER
     if folder is None:
-        what = "there is no folder to keep kernels in: set HINGELINE_CACHE_DIR to one that can be"
+        what = "there is no folder for the kernels: set HINGELINE_CACHE_DIR to one that can be"
         raise ValueError(f"{what} written, and do not set HINGELINE_CACHE=0.")
     kinds = list(_SECONDS) if kind is Kind.all else [kind.value]
     # Words of dependencies have codes, no numbers.

@@ -37,14 +37,14 @@ Match = str | Collection[str] | Callable[[Any], bool]
 
 @dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """The common part: a weight, a form of penalty, hard or soft, and a name.
+    """What all constraints have: a weight, a form of penalty, hard or soft, and a name.
 
     Attributes
     ----------
     weight : float; cost of one unit of violation (r of the paper, 1000 as printed)
     penalty : {"linear", "squared"}; whether the weight multiplies a violation or its square
-    hard : bool; a broken hard constraint costs infinity, and prediction refuses to break it
-    name : str or None; what reports call it, by default the constraint itself
+    hard : bool; breaking a hard constraint costs infinity, so predictions never break it
+    name : str or None; its name in reports, by default the constraint in words
     """
 
     weight: float = WEIGHT
@@ -114,11 +114,11 @@ class InstanceConstraint(Constraint):
         raise NotImplementedError
 
     def violation(self, x: Sequence[Any], y: Sequence[Any]) -> float:
-        """How far the labels ``y`` of the tokens ``x`` break the constraint; 0 is kept."""
+        """How far the labels ``y`` of the tokens ``x`` break the constraint; 0 if they keep it."""
         return float(sum(self.parts(x, y)))
 
     def cost(self, x: Sequence[Any], y: Sequence[Any]) -> float:
-        """The penalty: weights included, ``inf`` where a hard constraint is broken."""
+        """The penalty, weights included; ``inf`` if a hard constraint is broken."""
         return float(sum(map(self.penalise, self.parts(x, y))))
 
 
@@ -129,7 +129,7 @@ class Bounded(Constraint):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The interval of values that cost nothing; bounds that make no sense are refused."""
+        """The interval of values that cost nothing; refuses bounds that make no sense."""
         kind, names = type(self).__name__, ("equals", "at_least", "at_most")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         for name, value in given.items():
@@ -180,7 +180,7 @@ class CorpusConstraint(Bounded):
         return found if found > VIOLATION_ROUNDING else 0.0
 
     def cost(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
-        """The penalty: weight included, ``inf`` where a hard constraint is broken."""
+        """The penalty, weight included; ``inf`` if a hard constraint is broken."""
         return self.penalise(self.violation(X, Y))
 
 
@@ -250,7 +250,7 @@ def find_matches(
         for token in tokens:
             if not isinstance(token, str):
                 raise TypeError(
-                    f"patterns and lists of words want tokens of type str, got {token!r}; say with "
+                    f"patterns and lists of words need tokens of type str, got {token!r}; say with "
                     "token= which part of a token is its word (a key or a function)."
                 )
         found = [test(token) for token in tokens]

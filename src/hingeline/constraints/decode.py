@@ -202,10 +202,10 @@ def constrained_decode(
     token: Any = None,
     unknown: str = "warn",
 ) -> Array:
-    """Label sequences under constraints: for each of all tokens a number into ``classes``.
+    """Label sequences under constraints; returns for each token an index into ``classes``.
 
-    The instance constraints count; corpus constraints are left out, so that the labels of a
-    sequence do not depend on the sequences beside it.
+    Instance constraints count; corpus constraints are left out, so that the labels of a sequence
+    do not depend on other sequences.
 
     Parameters
     ----------
@@ -213,13 +213,13 @@ def constrained_decode(
     X : iterable of sequences of tokens
     classes : sequence of labels, in the order of the columns of ``scores``
     scores : ndarray of shape (tokens, labels)
-        Of all sequences, one after the other; weights of first and last labels are added to the
-        first and last row of each sequence.
+        For all sequences, one after the other; the weights of first and last labels must already
+        be added to the first and last row of each sequence.
     transitions : ndarray of shape (labels, labels), from the first index to the second
     beam : int or None
-        Hypotheses that the beam keeps at most; it starts with few and widens until the labels
-        are proven best. None: it widens as long as that takes. Python predicates are heeded by
-        hill climbing from the beam's labels, without a proof.
+        The most hypotheses that the beam keeps; it starts with few and widens until the labels
+        are proven best. None: there is no limit. Python predicates are obeyed by hill climbing
+        from the beam's labels, without a proof.
     token, unknown : as for :class:`Penalties`
     """
     if beam is not None:

@@ -53,7 +53,7 @@ def load_constraints(
     source : str or path
         A file, or the name of a set that comes with the library: ``"citations"`` (fields of a
         citation, as in the literature) or ``"seminars"`` (seminar announcements, IOB2 tags).
-    y : iterable of label sequences, the labelled set that ``[label_shares]`` asks for; optional
+    y : iterable of label sequences, the labelled set that ``[label_shares]`` needs; optional
 
     Examples
     --------
@@ -92,7 +92,7 @@ def read_rule(stored: Mapping[str, Any]) -> Constraint:
             return rule
     except (AttributeError, KeyError, TypeError, ValueError):
         pass
-    raise ValueError(f"{stored!r:.60} is no constraint: get a fresh copy of the model.")
+    raise ValueError(f"{stored!r:.60} is not a constraint: get a fresh copy of the model.")
 
 
 class _File:
@@ -121,7 +121,7 @@ class _File:
             found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
             line = int(found[1]) if found else max(len(text.splitlines()), 1)
             reason = str(error).split(" (at ")[0]
-            what = f"this is not TOML: {reason}; strings want quotes, lists square brackets."
+            what = f"this is not TOML: {reason}; strings need quotes, lists square brackets."
             raise self.error(what, line) from None
 
     def error(self, message: str, *place: Any) -> ValueError:

@@ -189,16 +189,16 @@ class Penalties:
     constraints : iterable of Constraint, of all kinds
     X : iterable of sequences of tokens
     classes : sequence of labels; label k of the compiled form is ``classes[k]``
-    token : callable, str or int; what of a token is its word, None where tokens are words
+    token : callable, str or int; which part of a token is its word; None if tokens are words
     unknown : {"warn", "ignore", "error"}
-        What to do about labels that are not among ``classes``, as a small labelled set may lack
-        some. They are left out, and so are constraints on nothing else.
+        What to do about labels that are not among ``classes``, since a small labelled set may lack
+        some. They are left out, and so are constraints on such labels only.
 
     Attributes
     ----------
     compiled : CompiledConstraints; those that have a compiled form: all but Python predicates
     predicates : list of Predicate; with them everything is slower
-    unknown : list of labels that are named and not among ``classes``
+    unknown : list of labels that are named but not among ``classes``
     """
 
     def __init__(
@@ -252,8 +252,8 @@ class Penalties:
 class SwitchEvaluator:
     """The penalty of a labelling, and what single label switches would change.
 
-    Python predicates are evaluated anew for every candidate, which is slow; all other constraints
-    in O(1).
+    Python predicates are evaluated again for every candidate, which is slow; all other constraints
+    take O(1).
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ class CheckRow(NamedTuple):
 
 
 class CheckReport(NamedTuple):
-    """Counts per constraint, in their order; it shows itself as a table."""
+    """Counts per constraint, in order; printed as a table."""
 
     rows: tuple[CheckRow, ...]
     n_sequences: int
@@ -379,7 +379,7 @@ def check(constraints: Any, X: Any, Y: Any, *, token: Any = None) -> CheckReport
     constraints : iterable of Constraint
     X, Y : iterable of sequences of tokens, and of labels
     token : callable, str or int, optional
-        What of a token is its word (a function, a key or a column); None where tokens are words.
+        Which part of a token is its word (a function, a key or a column); None if tokens are words.
 
     Examples
     --------
@@ -432,10 +432,10 @@ MOST_BLOCKS = 40  # Values of the jackknife, at most.
 def learn_constraints(
     constraints: Iterable[base.Constraint], X: Sequence[Sequence[Any]], Y: Sequence[Sequence[Any]]
 ) -> list[base.Constraint]:
-    """The same constraints with weights and bounds that sequences of words and labels suggest.
+    """The same constraints with weights and bounds learned from labelled sequences.
 
-    Constraints on one sequence get another ``weight``, those on all sequences other bounds, too,
-    and are absent where fewer than three sequences are labelled; hard ones stay as they are.
+    Constraints on one sequence get another ``weight``; those on all sequences get other bounds,
+    too, and are left out if fewer than three sequences are labelled. Hard ones do not change.
     """
     found: list[base.Constraint] = []
     for rule in constraints:

@@ -30,13 +30,13 @@ class _WordRule(base.InstanceConstraint):
 
 @dataclass(frozen=True)
 class Words(_WordRule):
-    r"""Words that match carry one of the labels; every such word counts for itself.
+    r"""Words that match carry one of the labels; each matching word that does not is a violation.
 
     Parameters
     ----------
     words : str, list of str or callable
         A regular expression for the whole word, the words themselves, or a predicate of a token.
-    label : label, or tuple of labels of which one will do
+    label : label, or tuple of labels, any of which satisfies the rule
     ignore_case : bool
     after : str, optional
         Only where the tokens before, joined by spaces, end in a match of this regular expression
@@ -68,9 +68,9 @@ class Words(_WordRule):
 
 
 class OnlyWords(_WordRule):
-    r"""Only words that match carry the label (or one of these); every other such token counts.
+    r"""Only words that match carry the label (or labels); any other token with one is a violation.
 
-    The converse of :class:`Words`, with the same parameters but ``after``.
+    The converse of :class:`Words`, with the same parameters except ``after``.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class _ChangeRule(base.Constraint):
 
 
 class ChangeOnlyAt(_ChangeRule, base.InstanceConstraint):
-    """The label changes only where a token matches; every other change counts.
+    """The label changes only where a token matches; every other change is a violation.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class Follows(base.InstanceConstraint):
 
 @dataclass(frozen=True)
 class Before(base.InstanceConstraint):
-    """No token of ``second`` comes before a token of ``first``; violated or not, 1 or 0.
+    """No token of ``second`` comes before a token of ``first``; the violation is 1 or 0.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class Before(base.InstanceConstraint):
 
 @dataclass(frozen=True)
 class Predicate(base.InstanceConstraint):
-    """Any Python function of a sequence: the slow way, for what nothing else says.
+    """Any Python function of a sequence: slow, for what the other constraints cannot express.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class Predicate(base.InstanceConstraint):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        text = f"Predicate wants a function of (tokens, labels), got {self.function!r}."
+        text = f"Predicate needs a function of (tokens, labels), got {self.function!r}."
         base.require(callable(self.function), text, TypeError)
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
@@ -270,7 +270,7 @@ class _CountRule(base.Bounded, _OfLabels):
 
 
 class AtMostOneSegment(_CountRule):
-    """Each of the labels forms at most one segment; without labels: each label there is.
+    """Each of the labels forms at most one segment; if none is given, this holds for all labels.
 
     The violation of a label is its number of segments above one (a hinge: absence is fine). By
     default its square is penalised.
@@ -301,12 +301,12 @@ class NoRepeats(_OfLabels):
 
 @dataclass(frozen=True, init=False)
 class Occurs(_CountRule):
-    """Each of the labels occurs at least, at most or exactly so many times.
+    """Each of the labels occurs at least, at most or exactly the given number of times.
 
     Parameters
     ----------
     *labels
-        Each is counted for itself; a tuple of labels counts as one.
+        Each is counted separately; a tuple of labels counts as one.
     at_least, at_most, equals : int, optional
     unit : {"tokens", "segments"}
     **common
@@ -340,12 +340,12 @@ class Occurs(_CountRule):
 
 @dataclass(frozen=True, init=False)
 class MinLength(_OfLabels):
-    """Each segment of the labels (of any label without them) has at least ``length`` tokens.
+    """Each segment of the labels (by default of any label) has at least ``length`` tokens.
 
     Parameters
     ----------
     *labels
-    length : int; a shorter segment is violated by the number of tokens it lacks
+    length : int; the violation of a shorter segment is the number of tokens it lacks
     **common
         ``weight``, ``penalty``, ``hard`` and ``name``, as for all constraints.
     """
@@ -369,7 +369,7 @@ class Share(base.CorpusConstraint):
     ----------
     label : label, or tuple of labels that counts as one
     equals, at_least, at_most : float, optional
-    scale : float, default 100: violations in percentage points, as the paper prints them
+    scale : float, default 100: violations are in percentage points, as printed in the paper
 
     Examples
     --------
@@ -388,8 +388,8 @@ class Share(base.CorpusConstraint):
     def from_labels(cls, y: Iterable[Any], *, slack: float = 0.0, **common: Any) -> list[Self]:
         """One constraint per label: its share in labelled sequences.
 
-        Sequences that are None (unlabelled) are left out. ``slack`` is how far shares may lie on
-        either side; ``common`` are ``weight``, ``penalty``, ``hard`` or ``scale`` of all of them.
+        Sequences that are None (unlabelled) are left out. ``slack`` is how far a share may be off
+        on either side; ``common`` are ``weight``, ``penalty``, ``hard`` or ``scale`` of all.
         """
         known = (a for labels in y if labels is not None for a in labels)
         counts = Counter(a.item() if hasattr(a, "item") else a for a in known)
@@ -414,7 +414,7 @@ class ChangeShare(_ChangeRule, base.CorpusConstraint):
     Parameters
     ----------
     where, side, ignore_case
-        Changes here are fine and do not count, as in :class:`ChangeOnlyAt`.
+        Changes at these tokens do not count, as in :class:`ChangeOnlyAt`.
     equals, at_least, at_most : float, optional
     scale : float, default 1
     """

@@ -22,7 +22,7 @@ from hingeline.data.text import File, TextSource, atomic_text, number_text, open
 
 
 def read_mulan_labels(source: File) -> list[str]:
-    """Read the names of labels from Mulan's XML file, nested ones after those around them.
+    """Read the names of labels from Mulan's XML file, parents before the labels nested in them.
 
     XML that is malformed or declares a document type is refused: entities are not expanded.
     """
@@ -166,7 +166,7 @@ def read_arff(source: File, labels: File | Sequence[str] | int | None = None) ->
     all values of its attribute are numbers; otherwise values are numbered from 0 as declared.
 
     Missing values (``?``), undeclared values and attributes of other types are refused. X is dense
-    where the file's rows are, else sparse.
+    if the rows of the file are, otherwise sparse.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ def read_label_sets(source: File, labels: Any = None) -> MultilabelData:
             with open_text(source) as text:
                 what = f"{text.name} does not say which of its attributes are labels"
             xml = f"{Path(text.name.removesuffix('.gz')).stem}.xml"
-            raise ValueError(f"{what}: put Mulan's {xml} beside it, or name that with --label.")
+            raise ValueError(f"{what}: put Mulan's {xml} next to it, or name it with --label.")
     return read_arff(source, labels)
 
 

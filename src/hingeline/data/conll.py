@@ -29,22 +29,22 @@ _LABEL_NAME = re.compile(r"tags?|labels?|class|entity|bio|iob|(ner|[ux]?pos|chun
 def read_conll(
     source: File, names: Sequence[str] | None = None, separator: str | None = None
 ) -> TokenTable:
-    r"""Read tokens in columns; a line with another number of columns than the first is refused.
+    r"""Read tokens in columns; every line must have as many columns as the first.
 
-    Lines that begin with ``-DOCSTART-`` are skipped, and before a sentence those that begin with
-    ``#`` and have other columns than tokens, or are ``# key = value``. A first line of names
-    (``word pos tag``) names the columns. One column only is fine: text without labels.
+    Lines that begin with ``-DOCSTART-`` are skipped. So are lines before a sentence that begin with
+    ``#`` and are ``# key = value`` or do not have the columns of a token. A first line of names
+    (``word pos tag``) names the columns. A single column is fine: text without labels.
 
     Parameters
     ----------
     source : path, "-", file object or TextSource; UTF-8, gzipped or not
     names : sequence of str, names of the columns
-        By default those of a first line that holds a usual name of words and ends with one of
-        labels, else ``word``, ``col1``, ``col2``, …
+        By default taken from a first line that has a common name for words and ends in a common
+        name for labels; otherwise ``word``, ``col1``, ``col2``, …
     separator : str, optional
         ``" "`` for any run of spaces and tabs, or the exact text between columns, such as
         ``"\t"``, which allows spaces inside tokens. By default a tab if the first token's line has
-        one, else ``" "``.
+        one, otherwise ``" "``.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def read_conll(
                 what = f"expected {expected} separated by {between} as in the lines before"
                 remedy = "correct the line."
                 if lines[k].startswith(b"#"):
-                    remedy = "comments stand before a sentence, after a blank line."
+                    remedy = "put comments before a sentence, after a blank line."
                 raise text.error(f"{what}, found {counts[k]}; {remedy}", first + k)
             builder.extend([flat[k :: builder.width] for k in range(builder.width)])
             blanks.append(blank)
@@ -241,7 +241,7 @@ _OTHER_ID = re.compile(rb"[0-9]+-[0-9]+|[0-9]+\.[0-9]+")
 
 @dataclass(frozen=True)
 class ConlluDocument:
-    """The words of a CoNLL-U file, and all else that stands in it.
+    """The words of a CoNLL-U file, and everything else in it.
 
     The table has one row per word, and all its columns are text. Ranges (``1-2``) and empty nodes
     (``8.1``) are not words.
@@ -294,7 +294,7 @@ def read_heads(table: TokenTable, label: str = "deprel") -> list[list[tuple[int,
 def read_conllu(source: File) -> ConlluDocument:
     r"""Read a CoNLL-U file, UTF-8, gzipped or not.
 
-    A line that has not ten columns, or a word whose number is not the next one, is refused.
+    A line without ten columns, and a word whose number is not the next one, are refused.
 
     Examples
     --------
@@ -352,9 +352,9 @@ def read_conllu(source: File) -> ConlluDocument:
 def write_conllu(target: File, document: ConlluDocument | TokenTable) -> None:
     """Write a CoNLL-U file.
 
-    A document that was read is written byte for byte as it was, but for columns replaced (lines
-    end all alike, as the first did). A bare table may have any of the columns, ``form`` at least;
-    the others are written as ``_``.
+    A document that was read is written byte for byte as it was, except for replaced columns (all
+    lines end as the first one did). A bare table may have any of the columns, at least ``form``;
+    missing ones are written as ``_``.
     """
     forbidden, bare = "\t\n", isinstance(document, TokenTable)
     if isinstance(document, TokenTable):

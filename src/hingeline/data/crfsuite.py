@@ -25,7 +25,7 @@ def read_crfsuite(source: File) -> LabelledSequences:
     Inside a label or an attribute ``\:`` stands for a colon and ``\\`` for a backslash. An
     attribute without a value has the value 1; the values of one that is repeated add up.
 
-    An attribute with two colons is refused, and a value that is not a finite number. The result is
+    Attributes with two colons and values that are not finite numbers are refused. The result is
     a list of lists of dicts, as python-crfsuite takes them, and the labels.
 
     Examples
@@ -106,9 +106,9 @@ def write_crfsuite(
 ) -> None:
     """Write labelled sequences of attributes.
 
-    A token is a dict from attributes to numbers, or a list of attributes. A text as value makes
-    the attribute ``name:value``, as in python-crfsuite. Without y the label is ``O`` everywhere,
-    for text that is to be tagged.
+    A token is a dict from attributes to numbers, or a list of attributes. A string as value makes
+    the attribute ``name:value``, as in python-crfsuite. Without y every label is ``O``, for text
+    that is still to be tagged.
     """
     y = [["O"] * len(tokens) for tokens in X] if y is None else y
     check_lengths([len(tokens) for tokens in X], y)

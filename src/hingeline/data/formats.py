@@ -96,7 +96,7 @@ def targets_of(name: str) -> list[str]:
 
 
 def read_any(source: File, format: str = "auto", **options: Any) -> tuple[Format, Any]:
-    r"""Read a file of any format: the format, and data of the format's kind.
+    r"""Read a file of any format; returns the format, and data of the format's kind.
 
     ``format`` is its name, or ``"auto"`` to guess it from the beginning of the file. Options are
     for the reader of that format; None counts as not given.
@@ -133,11 +133,11 @@ def convert(
 ) -> Vocabulary | None:
     r"""Convert a file to another format that holds data of the same kind, or of a simpler one.
 
-    The vocabulary that was used is returned, for the next file and for the way back.
+    Returns the vocabulary that was used, for the next file and for converting back.
 
     Trees become tokens with their tags, without traces. Tokens become sequences whose attributes
-    are ``name=value`` for every column but the last, which is the label. Names become numbers and
-    numbers names by way of a vocabulary.
+    are ``name=value`` for every column but the last, which is the label. A vocabulary turns names
+    into numbers and numbers into names.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def convert(
     found, data = read_any(source, format, **options)
     if to not in (targets := targets_of(found.name)) or goal.write is None:
         known = ", ".join(targets)
-        raise ValueError(f"{found.name} cannot be converted to {to}: it can be to {known}.")
+        raise ValueError(f"{found.name} cannot be converted to {to}: use one of {known}.")
     if found.kind == "trees" and goal.kind != "trees":
         sentences = ([leaf for leaf in tree.leaves() if leaf[1] != "-NONE-"] for tree in data)
         data = TokenTable.from_sentences([*filter(None, sentences)], ["word", "tag"])
@@ -209,10 +209,10 @@ _MANY = 30  # Columns of numbers beyond which a table is no sentence.
 def detect_format(source: File) -> str:
     r"""Guess the format of a file from its beginning: a name in :data:`FORMATS`.
 
-    Lines with ``qid:N`` are taken for SVM^hmm; two columns separated by tabs for CoNLL. Where no
+    Lines with ``qid:N`` are taken for SVM^hmm, two columns separated by tabs for CoNLL. If no
     format fits, or two do, a ``ParseError`` says which and why. A file that cannot be opened twice,
-    such as standard input, must be opened with :func:`~hingeline.data.text.open_text` first;
-    nothing is taken from it.
+    such as standard input, must be opened with :func:`~hingeline.data.text.open_text` first; the
+    guess reads nothing from it.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def detect_format(source: File) -> str:
     if re.match(r'\s*\{\s*"', lines[0]):
         return "jsonl"
     if re.match(r'\s*\[\s*\{\s*"', "\n".join(lines[:3])):
-        how = "write one object a line (JSON lines), as jq -c '.[]' does"
+        how = "write one object per line (JSON lines), as jq -c '.[]' does"
         raise text.error(f"the file is one JSON list; {how}.")
     if lines[0].lstrip().startswith("(") and _is_trees(content):
         return "trees"

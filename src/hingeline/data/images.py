@@ -23,7 +23,7 @@ _MAX_AXES = 8
 def read_idx(source: File) -> Array:
     """Read an IDX array, gzipped or not, in the byte order of the machine.
 
-    Memory is taken as bytes arrive: a header that declares more than the file has allocates
+    Memory is allocated as bytes arrive: a header that declares more than the file holds allocates
     nothing, and is refused.
     """
     with open_text(source) as text:
@@ -55,7 +55,7 @@ def read_idx(source: File) -> Array:
 def read_images(source: File, labels: File | None = None) -> FlatData:
     """Images of an IDX file as rows of pixels, with the labels of another IDX file.
 
-    By default that is the file beside the images that MNIST names alike
+    By default that is the file in the same folder with the matching MNIST name
     (``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``). Without one, ``y`` is None.
     """
     if labels is None:
@@ -100,8 +100,8 @@ class LetterWords:
 def read_letters(source: File) -> LetterWords:
     """Read ``letter.data``: tab-separated id, letter, next id, word, position, fold, 128 pixels.
 
-    A word ends where the next id is -1. A line with other fields, pixels other than 0 and 1, and a
-    word without an end are refused.
+    A word ends where the next id is -1. Lines with other fields, pixels other than 0 and 1, and
+    words without an end are refused.
     """
     images: list[bytes] = []
     letters: list[str] = []

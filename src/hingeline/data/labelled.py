@@ -145,8 +145,8 @@ def read_labelled(
         layout.columns = list(data.feature_names or [])
         layout.labels = data.label_names or [str(k) for k in range(n)]
     y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
-    what = f"{path} has no labels to learn from: put the file of labels beside it"
-    require(y is not None, f"{what}, named as MNIST's (…-images-idx3-ubyte, …-labels-idx1-ubyte).")
+    what = f"{path} has no labels to learn from: put the file of labels next to it"
+    require(y is not None, f"{what}, with a MNIST name (…-images-idx3-ubyte, …-labels-idx1-ubyte).")
     return keep_features(data.X, layout, None) if whole else data.X, y, layout, data
 
 

@@ -72,8 +72,8 @@ def read_csv(source: File) -> TokenTable:
     r"""Read tokens from CSV or TSV: a header, then one token per line.
 
     Sentences end where the value of a column ``sentence`` changes (empty ones repeat it), or at a
-    blank line. Fields may be quoted, but not hold line ends. A first column without a name, as
-    ``DataFrame.to_csv`` writes the index, is left out.
+    blank line. Fields may be quoted, but must not contain line ends. A first column without a
+    name, as ``DataFrame.to_csv`` writes the index, is left out.
 
     Examples
     --------
@@ -99,9 +99,8 @@ def read_csv(source: File) -> TokenTable:
                 continue
             row = split_row(line, delimiter)
             if len(row) != len(names) + numbered:
-                what = (
-                    f"expected {len(names) + numbered} fields as the header has, found {len(row)}"
-                )
+                expected = len(names) + numbered
+                what = f"expected {expected} fields, as in the header, found {len(row)}"
                 how = f"quote fields that have {shown(delimiter)} in them"
                 raise text.error(f'{what}; {how}, and write "" for a quote in quotes.')
             row = row[numbered:]
@@ -179,11 +178,11 @@ def _entities_of(line: bytes, tags: list[Any]) -> list[Any] | None:
 
 
 def read_jsonl(source: File) -> TokenTable:
-    r"""Read sentences from JSON lines: objects with a list of words and lists as long as it.
+    r"""Read sentences from JSON lines: objects with a list of words and other lists of that length.
 
-    The words are the list ``tokens`` or ``words``, else the first one; the lists of the first
-    object are the columns. What ``Doc.to_json()`` of spaCy gives is read, too: its tokens with
-    their tags, and entities as IOB2 tags in the column ``ner``.
+    The words are the list ``tokens`` or ``words``, or else the first one; the lists of the first
+    object are the columns. The output of spaCy's ``Doc.to_json()`` is read, too: tokens with their
+    tags, and entities as IOB2 tags in the column ``ner``.
 
     Examples
     --------
@@ -233,9 +232,9 @@ def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise text.error(f"this is no JSON ({error}); give one object a line.") from None
+        raise text.error(f"this is not JSON ({error}); give one object per line.") from None
     if not isinstance(found, dict):
-        raise text.error('this is no JSON object; write {"tokens": […], "tags": […]}.')
+        raise text.error('this is not a JSON object; write {"tokens": […], "tags": […]}.')
     tokens = found.get("tokens")
     if isinstance(tokens, list) and tokens and isinstance(tokens[0], dict):
         try:
@@ -276,10 +275,10 @@ def write_jsonl(target: File, table: TokenTable) -> None:
 
 
 def read_raw(source: File) -> TokenTable:
-    r"""Read running text: every line is a sentence, cut into words, numbers and signs.
+    r"""Read running text: every line is a sentence, split into words, numbers and punctuation.
 
-    The cutter is simple. It knows titles (``Dr.``), initials and letters with points (``U.S.``), no
-    other abbreviations.
+    The tokenizer is simple. The only abbreviations it knows are titles (``Dr.``), initials, and
+    letters with points (``U.S.``).
 
     Examples
     --------

@@ -30,8 +30,8 @@ class FlatData(NamedTuple):
 class MultilabelData(NamedTuple):
     """Rows with any number of labels, and names where the format has them.
 
-    Y is 1 where a row has a label. It is sparse, because a file of a few bytes can name a huge
-    label; ``Y.toarray()`` is the usual indicator matrix.
+    Y is 1 where a row has a label. It is sparse, because a small file can name a huge label;
+    ``Y.toarray()`` is the usual indicator matrix.
     """
 
     X: Any  # sparse or dense as the file is
@@ -80,8 +80,8 @@ class SparseRows:
 class Vocabulary:
     """Names in the order of their numbers.
 
-    Attribute k is column k of a matrix and number k + 1 in a file; if there are none, numbers are
-    their own names. Label k has the number k + 1 in a file.
+    Attribute k is column k of a matrix and number k + 1 in a file; without attributes, the numbers
+    are the names. Label k has the number k + 1 in a file.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, data: LabelledSequences) -> Vocabulary:
-        """All names in some sequences: attributes as they first occur, labels sorted."""
+        """All names in some sequences: attributes in order of first occurrence, labels sorted."""
         labels = tuple(sorted(set(chain.from_iterable(data.y))))
         if isinstance(data.X, SparseSequences):
             return cls((), labels)
@@ -107,7 +107,7 @@ class Vocabulary:
         return cls(tuple(dict.fromkeys(chain.from_iterable(tokens))), labels)
 
     def encode(self, data: LabelledSequences) -> LabelledSequences:
-        """The sequences with numbers for names; attributes that have none are left out."""
+        """The sequences with numbers instead of names; unknown attributes are left out."""
         known = {label: str(k + 1) for k, label in enumerate(self.labels)}
         try:
             y = [[known[label] for label in labels] for labels in data.y]
@@ -125,7 +125,7 @@ class Vocabulary:
         return LabelledSequences(SparseSequences(rows.matrix(len(column)), offsets), y)
 
     def decode(self, data: LabelledSequences) -> LabelledSequences:
-        """The sequences with names for numbers; the inverse of :meth:`encode`."""
+        """The sequences with names instead of numbers; the inverse of :meth:`encode`."""
         matrix, names = data.X.matrix, self.attributes
         highest = int(matrix.indices.max(initial=-1)) + 1
         what = f"there is a feature {highest}, but the vocabulary has {len(names)} attributes: use"
@@ -170,7 +170,7 @@ LENGTH, FIRST_TEST_IMAGE = 8, 900  # days in a sequence; images before are for t
 
 @dataclass(frozen=True)
 class DigitDates:
-    """Sequences of handwritten digits, what they say, and where they come from."""
+    """Sequences of handwritten digits, with their labels and their origin."""
 
     X_train: list[Array]  # pixels of the eight images, (8, 64): 0 for paper and 1 for full ink
     y_train: list[Array]  # the digits, 0 to 9
@@ -187,11 +187,11 @@ def load_digit_dates(
 ) -> DigitDates:
     """The date column of a timesheet, written by hand: eight working days in a row.
 
-    Of every date the last digit is read: Thursday 29, Friday 30, Monday 2, Tuesday 3 is 9, 0, 2, 3.
-    A digit is followed by the next one, after a weekend by the third next, and with a month the
-    count starts again, by the calendar of 2000 to 2029. The images, 8 × 8 pixels, are real: the
-    first 900 serve only training, the other 897 only testing, drawn with replacement; the digits
-    of one sequence are in general not from one hand.
+    Only the last digit of each date is read: Thursday 29, Friday 30, Monday 2, Tuesday 3 gives 9,
+    0, 2, 3. Digits rise by one, by three over a weekend, and start again with each month, by the
+    calendar of 2000 to 2029. The images, 8 × 8 pixels, are real: the first 900 are used only for
+    training, the other 897 only for testing, drawn with replacement. The digits of a sequence are
+    usually from different hands.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ def write_svmlight(
 ) -> None:
     """Write labelled rows as ``label index:value …``; labels are numbers.
 
-    Comments are written after ``#`` where they are not empty. Features are numbered from 1 unless
+    Comments are written after ``#`` if they are not empty. Features are numbered from 1 unless
     ``zero_based``. A target whose name ends in ``.gz`` is compressed.
     """
     labels = np.asarray(y)
@@ -59,8 +59,8 @@ def write_svmhmm(
 ) -> None:
     """Write labelled sequences as ``TAG qid:N index:value …``, sequences numbered from 1.
 
-    SVM^hmm itself wants tags that are numbers from 1. There is one note per token, written after
-    ``#`` where it is not empty.
+    SVM^hmm itself needs tags that are numbers from 1. There is one comment per token, written after
+    ``#`` if it is not empty.
     """
     check_lengths(X.lengths.tolist(), y)
     heads = []
@@ -128,7 +128,7 @@ class _Rows(SparseRows):
             self.add(map(int, fields[start::3]), map(float, fields[start + 2 :: 3]), number)
         except (ValueError, OverflowError, IndexError):
             raise self.text.error(self._bad_item(body)) from None
-        what = "some lines have a qid and some have none; give all or none of them."
+        what = "some lines have a qid and some have none; give a qid on all lines or on none."
         self.text.require(len(self.qids) in (0, len(self.heads)), what)
         self.comments.append(comment.strip().decode())
 
@@ -147,7 +147,7 @@ class _Rows(SparseRows):
                 good = False
             if not good:
                 return f"{shown(item)} is not an index:value pair of numbers; correct the item."
-        return "blanks stand around a colon; write index:value without blanks."
+        return "there are spaces around a colon; write index:value without spaces."
 
     def features(self, zero_based: ZeroBased, n_features: int | None) -> sp.csr_matrix:
         """All rows as a CSR matrix, checked."""
@@ -183,8 +183,8 @@ def read_svmlight(
 ) -> samples.FlatData:
     r"""Read ``label index:value …``, the format of SVMlight, LIBSVM and LIBLINEAR.
 
-    A line may have ``qid:N`` after the label and a comment after ``#``. A label or item that is
-    not a number is refused, and indices that do not ascend.
+    A line may have ``qid:N`` after the label and a comment after ``#``. Labels or items that are
+    not numbers, and indices that do not ascend, are refused.
 
     Parameters
     ----------
@@ -252,8 +252,8 @@ def read_svmhmm(
 ) -> LabelledSequences:
     r"""Read ``TAG qid:N index:value …``, the format of SVM^hmm: one token per line.
 
-    Lines with the same number N, which must stand together, are a sequence; what follows ``#`` is
-    skipped. Parameters are as for :func:`read_svmlight`. The ``X`` that is returned is a
+    Lines with the same number N form a sequence and must be consecutive; what follows ``#`` is
+    skipped. Parameters are as for :func:`read_svmlight`. The returned ``X`` is a
     :class:`~hingeline.features.tables.SparseSequences`; tags are strings.
 
     Examples

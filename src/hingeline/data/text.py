@@ -86,16 +86,16 @@ class TextSource(AbstractContextManager["TextSource"]):
             self.stream.close()
 
     def error(self, problem: str, line: int | None = None) -> ParseError:
-        """An error at a line of this file to raise; by default the last one read, 0 for none."""
+        """An error to raise, at a line of this file; by default the last one read, 0 for none."""
         return ParseError(self.name, self.line if line is None else line or None, problem)
 
     def require(self, fine: Any, problem: str, line: int | None = None) -> None:
-        """Raise that error unless all is fine."""
+        """Raise such an error unless ``fine`` is true."""
         if not fine:
             raise self.error(problem, line)
 
     def refuse_binary(self, head: bytes) -> None:
-        """Refuse a file that begins as no text in UTF-8 does."""
+        """Refuse a file that does not begin like UTF-8 text."""
         wide = head[:2] in (b"\xff\xfe", b"\xfe\xff")
         self.require(not wide, "the file is UTF-16; convert it (iconv -f UTF-16 -t UTF-8).", 0)
         what = "the file is neither text nor IDX; unpack it, or write it as text."
@@ -117,7 +117,7 @@ class TextSource(AbstractContextManager["TextSource"]):
         return self._ahead[:size]
 
     def read(self, size: int = _BLOCK) -> bytes:
-        """Some of the next bytes, decompressed, at most ``size``; none only at the end."""
+        """At most ``size`` of the next bytes, decompressed; none only at the end."""
         piece = self._ahead or self._next_piece()
         self._ahead = piece[size:]
         return piece[:size]
@@ -271,7 +271,7 @@ def open_text(
         stream, name = getattr(sys.stdin, "buffer", sys.stdin), "<stdin>"
         if hasattr(stream, "isatty") and stream.isatty():
             end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
-            print(f"Reading from the keyboard; {end} on a new line ends it.", file=sys.stderr)
+            print(f"Reading from the keyboard; end with {end} on a new line.", file=sys.stderr)
             stream = io.BytesIO(stream.read())  # at once: to read on after the end is to wait again
     elif isinstance(source, (str, os.PathLike)):
         stream, name, owned = open(source, "rb"), os.fspath(source), True  # noqa: SIM115
@@ -285,7 +285,7 @@ def open_text(
 
 
 def shown(value: str | bytes, limit: int = 40) -> str:
-    """A value from a file, quoted for a message and cut where it is long."""
+    """A value from a file, quoted for a message and shortened if it is long."""
     text = value[: limit + 1]
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")

@@ -15,7 +15,7 @@ _FORBIDDEN = re.compile(r"[ \t\r\n\v\f()]")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tree:
-    """A labelled tree that never changes: a node has either children or a word.
+    """An immutable labelled tree: a node has either children or a word.
 
     Trees of any depth can be compared, hashed, walked and printed.
 
@@ -91,10 +91,10 @@ def _rebuild(flat: tuple[tuple[str, int, str | None], ...]) -> Tree:
 
 
 def read_trees(source: File) -> list[Tree]:
-    """Read bracketed trees, as many as there are, over as many lines as they take.
+    """Read all bracketed trees; a tree may span several lines.
 
-    An outer bracket without a label, as the Penn Treebank puts around each sentence, is removed.
-    Brackets that do not match, text outside brackets, and a node with neither word nor children
+    An outer bracket without a label, as around each sentence of the Penn Treebank, is removed.
+    Brackets that do not match, text outside brackets, and nodes with neither word nor children
     are refused.
 
     Examples
@@ -117,8 +117,8 @@ def iter_trees(source: File) -> Iterator[Tree]:
         for number, line in text.lines():
             for token in _TOKEN.findall(line):
                 if token != "(" and not labels:
-                    what = f"{shown(token)} stands outside brackets; is this a file of trees?"
-                    closes = "a bracket closes that was not opened; remove it or add '('."
+                    what = f"{shown(token)} is outside brackets; is this a file of trees?"
+                    closes = "a closing bracket has no opening one; remove it or add '('."
                     raise text.error(closes if token == ")" else what)
                 if token == ")":
                     lines.pop()
@@ -141,10 +141,10 @@ def iter_trees(source: File) -> Iterator[Tree]:
                     place[-1] = names.setdefault(token, token)
                 else:
                     beside = shown(str(word) if token == "(" else token)
-                    what = f"the word {beside} stands beside other parts of its node"
+                    what = f"the word {beside} stands next to other parts of its node"
                     raise text.error(f"{what}; give every word brackets and a label of its own.")
         if lines:
-            raise text.error("a bracket opens that is never closed; add ')'.", lines[-1])
+            raise text.error("an opening bracket is never closed; add ')'.", lines[-1])
 
 
 def _close(text: TextSource, label: str | None, part: list[Tree] | str | None, depth: int) -> Tree:
@@ -162,7 +162,7 @@ def _close(text: TextSource, label: str | None, part: list[Tree] | str | None, d
 def write_trees(target: File, trees: Iterable[Tree]) -> None:
     """Write trees in brackets, one per line.
 
-    Labels and words must have no blanks and no brackets; the Penn Treebank writes ``-LRB-``.
+    Labels and words must not contain spaces or brackets; the Penn Treebank writes ``-LRB-``.
     """
     with atomic_text(target) as out:
         for i, tree in enumerate(trees):

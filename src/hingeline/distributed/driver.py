@@ -246,13 +246,13 @@ class Blocks(CertifiedSolver):
 
     name = "blocks"
     slacks: ClassVar[tuple[str, ...]] = ("max", "squared")
-    soft_only = "steps of blocks go as far as a bound, which multipliers must have"
-    goes_on = "with a Checkpoint they would go on from there"
+    soft_only = "steps in blocks need multipliers with a bound"
+    goes_on = "with a Checkpoint the fit could continue from there"
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        latency: float = option(0.005, "seconds of a round trip, which decide about rounds")
-        bandwidth: float = option(1e9, "bytes a second to and from the driver, likewise")
+        latency: float = option(0.005, "seconds of a round trip; they determine the rounds")
+        bandwidth: float = option(1e9, "bytes per second to and from the driver, likewise")
         pieces: int | None = option(None, "rounds of a pass that decode; None: by latency", least=1)
 
     saved_numbers = (

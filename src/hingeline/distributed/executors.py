@@ -53,7 +53,7 @@ class Executor(AbstractContextManager["Executor"]):
         self._home: list[Any] = []  # the worker of every block; None when it must find one
         self.sent = self.received = 0  # bytes so far
         memory = "make the blocks smaller or give the workers more memory"
-        self._why = f"most likely for want of memory: {memory}"
+        self._why = f"most likely for lack of memory: {memory}"
 
     def open(self, n_blocks: int, make: Callable[[], Any]) -> None:
         """Deal out blocks 0 … n_blocks − 1, all of them empty.
@@ -193,7 +193,7 @@ class Calls:
             found = self.executor.call(method, common, left)
             answers |= {k: answer for k, answer in found.items() if answer is not LOST}
             if lost := [k for k in found if found[k] is LOST]:
-                self.tell(f"a worker was lost; {len(lost)} blocks are made anew")
+                self.tell(f"a worker was lost; {len(lost)} blocks are rebuilt")
                 self.repeat(lost)
         for k, (_, seconds) in answers.items():
             self.seconds[k] += seconds
@@ -393,7 +393,7 @@ class Dask(Executor):
     """Blocks on the workers of a Dask cluster, one task per worker and call.
 
     Blocks whose worker is lost go to the workers that then have fewest, newcomers among them. A
-    worker that is paused for want of memory, or sends no heartbeat, is lost after two minutes.
+    worker that is paused for lack of memory, or sends no heartbeat, is lost after two minutes.
 
     ``client`` is a ``distributed.Client``, which stays open, or the address of a scheduler.
     """
@@ -426,7 +426,7 @@ class Dask(Executor):
                 return sorted(self._client.nthreads().keys() - self._stuck)
         if self._client.status in ("closing", "closed", "newly-created"):
             raise RuntimeError("The Dask client is closed: give one that is connected.")
-        raise WorkersLost("The Dask scheduler is gone: start it again, and the training after it.")
+        raise WorkersLost("The Dask scheduler is gone: restart it, then the training.")
 
     def _watch(self) -> list[str]:
         """Look for signs of life, and list the workers that are alive."""

@@ -91,7 +91,7 @@ def refuse(estimator: Any) -> Any:
     require(slack in Blocks.slacks, f"{what}: use {' or '.join(names)}.")
     for name in sorted(UNUSED & {*(estimator.solver_options or ())}):
         raise ValueError(f"solver_options has {name!r}, which blocks do not use: leave it out.")
-    what = "scheme='auto' looks at all labels together, blocks cannot"
+    what = "scheme='auto' needs all labels together, which blocks do not have"
     named = getattr(estimator, "scheme", None) != "auto"
     require(named, f"{what}: give the scheme by its name, such as scheme='IOB2'.")
     what = "warm_start=True has no effect in blocks, which keep nothing"
@@ -115,7 +115,7 @@ def list_parts(source: Any, *how: Any) -> list[Any]:
     told = zip(FilePart._fields[1:], how, strict=False)
     given = ", ".join(name for name, value in told if value not in (None, "auto"))
     if not all(named) and given:
-        raise TypeError(f"{given} say how files are read, and source has no files.")
+        raise TypeError(f"{given} say how files are read, but source has no files.")
     parts: list[Any] = []
     for part, is_name in zip(source, named, strict=True):
         names = expand(os.fspath(part)) if is_name else []

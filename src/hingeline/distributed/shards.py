@@ -385,7 +385,7 @@ class LabelSets(Shard):
             ("class_weight", estimator.class_weight is not None, "leave it out"),
             ("edges", estimator.edges == "tree", "name the pairs, or use 'full' or 'none'"),
         ):
-            require(not value, f"{name} looks at all rows together, blocks cannot: {how}.")
+            require(not value, f"{name} needs all rows together, which blocks do not have: {how}.")
         self.matrix = checks.as_csr(X)
         self.told = measure_rows(estimator, self.matrix, sp.issparse(X), weights)
         self.indicator, self.told["classes"] = read_indicator(np.asarray(y), None)

@@ -162,4 +162,4 @@ def explain_infeasible(problem: ChainProblem, i: int, scheme: str | None) -> str
     if limited:
         return f"allowed[{i}] leaves no labelling that is valid {scheme}: {place}."
     what = f"sequence {i} has no labelling that is valid {scheme} with the labels of classes_"
-    return f"{what}: {place}; fit with scheme='none' to do without."
+    return f"{what}: {place}; fit with scheme='none' to allow any."

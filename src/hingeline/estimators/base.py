@@ -99,12 +99,12 @@ class BaseModel(BaseEstimator):
         How the run went.
     oracle_exact_ : bool; whether decoding finds the best output, whatever the weights are
     oracle_bounds_ : bool
-        Whether it bounds the best value from above at least, so that the gap is a true bound.
+        Whether decoding at least bounds the best value from above: the gap is then a true bound.
     restricted_objective_, restricted_gap_ : float
-        For ``slack="sum"`` over the outputs found, where primal and gap of the whole problem are
-        ``nan``; ``nan`` otherwise. The dual is a bound on the whole problem in any case.
+        For ``slack="sum"`` over the outputs found, if primal and gap of the whole problem are
+        ``nan``; otherwise ``nan``. The dual always bounds the whole problem.
     n_features_in_ : int; features of a token, row or node, without the constant
-    metadata_ : dict; of a loaded model: what its file says of versions, data and columns
+    metadata_ : dict; for a loaded model, what its file says about versions, data and columns
     """
 
     @property
@@ -200,7 +200,7 @@ class BaseModel(BaseEstimator):
     def with_weights(self, weights: Array) -> Any:
         """A fitted copy that predicts with other flat weights, e.g. those a callback kept.
 
-        The copy carries no certificate: its gap is ``nan``.
+        The copy has no certificate: its gap is ``nan``.
         """
         check_is_fitted(self, "weights_")
         given, expected = np.shape(weights), np.shape(self.weights_)
@@ -240,13 +240,13 @@ class BaseModel(BaseEstimator):
         dtype : {"float64", "float32", "float16"}, default="float64"
             How weights are stored; only float64 is exact. A loaded model computes in float64.
         sparse : bool or float, default=True
-            Store only the weights that are not 0, which changes none; a number drops those smaller
-            than it. False stores whole tables, for other readers of safetensors files.
-        check : (X, y), optional; data on which predictions before and after are compared
+            Store only nonzero weights, which loses nothing; a number also drops smaller weights.
+            False stores whole tables, for other readers of safetensors files.
+        check : (X, y), optional; data on which predictions before and after saving are compared
         metadata : dict, optional; anything JSON can hold, e.g. the command and a hash of the data
         state : bool, default=False
-            Store the examples remembered and their multipliers, too, so that ``partial_fit``
-            goes on after :meth:`load`, bit for bit as it would have here. The file then holds
+            Also store the remembered examples and their multipliers, so that ``partial_fit``
+            continues after :meth:`load`, bit for bit as it would have here. The file then holds
             the training data.
 
         Returns
@@ -263,7 +263,7 @@ class BaseModel(BaseEstimator):
 
     @classmethod
     def load(cls, path: Any, structure: Any = None) -> Any:
-        """The fitted estimator of this class in a model file; see :func:`hingeline.load`."""
+        """Load a fitted estimator of this class from a file; see :func:`hingeline.load`."""
         from hingeline.modelfile import estimators as storage
 
         return storage.load(path, cls, structure)
@@ -283,7 +283,7 @@ class Streams:
 
     @property
     def n_examples_(self) -> int:
-        """Examples remembered, for ``partial_fit`` to go on with."""
+        """The number of examples remembered for ``partial_fit``."""
         known = self.__dict__
         if known.get("_stream") is not None:
             return len(known["_stream"])
@@ -291,17 +291,17 @@ class Streams:
         return 0 if kept is None else len(kept.weights)
 
     def forget(self, which: Any = None, *, keep_last: int | None = None) -> Any:
-        """Leave examples behind: their multipliers go, and the weights without them remain.
+        """Forget examples and remove their multipliers.
 
-        The weights are those of the multipliers kept, exactly; the next ``partial_fit`` without
-        ``passes`` certifies them for the examples kept.
+        The weights are then exactly those of the multipliers that remain; the next ``partial_fit``
+        without ``passes`` certifies them for the remaining examples.
 
         Parameters
         ----------
         which : array-like of int or bool, optional
-            Numbers of examples in the order in which they came (of those still remembered), or
-            a mask of what to forget.
-        keep_last : int, optional; instead: forget all but so many, the oldest first
+            The examples to forget: their numbers among those still remembered, in order of
+            arrival, or a mask.
+        keep_last : int, optional; instead of ``which``: keep only this many of the newest
         """
         check_is_fitted(self, "classes_")
         self._open_stream().forget(which, keep_last)
@@ -413,32 +413,32 @@ class BaseSSVM:
     Parameters
     ----------
     C : float or "auto", default=1.0
-        Weight of an example's slack; ``float("inf")`` for a hard margin, which wants exact
-        inference. ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it
-        was.
+        Weight of an example's slack; ``float("inf")`` for a hard margin, which needs exact
+        inference. ``"auto"`` chooses C by the loss on a fifth of the examples, held out; ``C_``
+        is the value chosen.
     slack : {"max", "squared", "sum", "nu"}, default="max"
         Linear slack; ``½·slack²`` with the square root of the loss; the sum of the hinges of all
-        outputs (Balamurugan et al., OP2); or linear with a margin of its own, balanced by ``nu``
-        instead of C.
+        outputs (Balamurugan et al., OP2); or linear slack with a margin ρ that is optimised too,
+        controlled by ``nu`` instead of C.
     nu : float or "auto", optional
-        With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
+        With ``slack="nu"``, instead of C: the largest mean loss allowed for margin errors; "auto"
         chooses it on held-out examples. See :func:`hingeline.nu_path`.
     solver : {"auto", "sdm", "fsmo", "bcfw", "sdcd", "one-slack", "subgradient"}, default="auto"
-        ``"auto"`` is ``"sdm"``, and ``"sdcd"`` for ``slack="sum"``. ``"fsmo"`` finds planes by
-        cutting planes; ``"bcfw"`` (``"max"``) is block-coordinate Frank-Wolfe; ``"one-slack"``
-        (``"max"`` and ``"sum"``) sums the planes of all examples to one a pass; ``"subgradient"``
-        (``"max"`` and ``"nu"``) follows the ν paper.
+        ``"auto"`` is ``"sdcd"`` for ``slack="sum"``, otherwise ``"sdm"``. ``"fsmo"`` finds planes
+        by cutting planes; ``"bcfw"`` (``"max"``) is block-coordinate Frank-Wolfe; ``"one-slack"``
+        (``"max"`` and ``"sum"``) adds the planes of all examples up to one plane per pass;
+        ``"subgradient"`` (``"max"`` and ``"nu"``) follows the ν paper.
     tol : float, default=1e-2; training stops at this certified relative gap ``(P − D)/P``
-    max_iter : int, default=1000; passes over the data at most
+    max_iter : int, default=1000; the largest number of passes over the data
     max_time : float, optional
-        Seconds at most, without those of compilation; of each fit where ``C="auto"`` or
-        ``nu="auto"`` makes several.
+        Time limit in seconds, not counting compilation; with ``C="auto"`` or ``nu="auto"``,
+        which make several fits, it applies to each of them.
     warm_start : bool, default=False
         Start from the multipliers of the previous fit if the data are the same.
     random_state : int, RandomState or None; order of examples; an int makes weights bit-identical
     verbose : int, optional
-        0: nothing; 1: a line per certificate, 2: per pass. By default one line that is written
-        over while encoding or training takes more than two seconds, on a terminal or in a notebook.
+        0: nothing; 1: a line per certificate; 2: a line per pass. By default, on a terminal or in
+        a notebook, one line that is updated once encoding or training takes over two seconds.
     callbacks : callable or list of callables, optional
         Called after each pass with a :class:`hingeline.PassState`.
     solver_options : dict, optional; options of the chosen solver; see :mod:`hingeline.solvers`
@@ -446,9 +446,9 @@ class BaseSSVM:
     Attributes
     ----------
     C_ : float; the C of the fit; with ``slack="nu"`` the equivalent one
-    C_path_ : list of CTrial; what ``C="auto"`` tried, with the loss on held-out examples
+    C_path_ : list of CTrial; the values ``C="auto"`` tried, with their loss on held-out examples
     nu_, rho_, margin_error_risk_, support_vector_risk_
-        With ``slack="nu"``: ν, the margin and the risks between which ν lies
+        With ``slack="nu"``: ν, the margin, and the two risks between which ν lies
         (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest
         and the largest loss among tied outputs).
     n_margin_errors_, n_on_margin_, n_beyond_margin_, nu_path_
@@ -488,7 +488,7 @@ class BaseSSVM:
         checks.check_common(self)
 
     def check_parameters(self) -> None:
-        """Refuse, in one sentence, parameters that ``fit`` would refuse whatever the data are."""
+        """Raise an error for parameters that ``fit`` would refuse for any data."""
         solver = self._solver_class(None)
         self._check_values()
         registry.check(solver, self.solver, self.slack, self.rescale, self.C)

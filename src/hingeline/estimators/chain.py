@@ -44,25 +44,25 @@ class TokenModel:
     scale : bool, optional
         Standardise the columns of dense numbers (mean 0, deviation 1), and divide those of sparse
         ones by their largest absolute value; weights are then those of the scaled features.
-        None: do so with dense columns far from the size of an indicator (a root mean square below
-        ½ or above 2, but not those from 0 to about 1), unless C is a number or ``slack="nu"``;
-        those that are mostly 0, such as pixels, then count as sparse, and where the deviations of
-        all differ by a factor of 5 at most, all are divided by one number. Likewise with numbers in
-        dicts, of those that few tokens have only where one is above 10; of sparse matrices, large
-        columns are divided by their root mean square.
+        None: if C is a number or ``slack="nu"``, scale nothing. Otherwise scale dense columns far
+        from the size of an indicator (a root mean square below ½ or above 2, but not values from 0
+        to about 1); those that are mostly 0, such as pixels, count as sparse. If all deviations
+        differ by a factor of at most 5, all are divided by one number. Numbers in dicts likewise,
+        but rare features only if one is above 10. Large columns of sparse matrices are divided by
+        their root mean square.
     features : encoder, optional
-        What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
-        of it is fitted with the model. None: numbers need none; words go through
-        ``TokenTemplates()``, as strings, tables, or tuples or lists of columns; dicts, sets and
-        lists of features through ``DictEncoder()``. Lists of strings are features where each has
-        one with a name (``"suffix=ing"``), or where some are longer than others.
+        Turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone of it
+        is fitted with the model. None: numbers are used as they are, words (strings, tables, and
+        tuples or lists of columns) are encoded by ``TokenTemplates()``, and dicts, sets and lists
+        of features by ``DictEncoder()``. Lists of strings count as features if each has one with a
+        name (``"suffix=ing"``), or if some lists are longer than others.
 
     Attributes
     ----------
     classes_ : ndarray
-    encoder_ : encoder or None; the fitted encoder; None where X were numbers
-    feature_means_, feature_scales_ : ndarray of shape (features,); where columns were scaled
-    feature_names_ : ndarray of str; names of the features, x0, x1, … where they have none
+    encoder_ : encoder or None; the fitted encoder; None if X held numbers
+    feature_means_, feature_scales_ : ndarray of shape (features,); if columns were scaled
+    feature_names_ : ndarray of str; names of the features; x0, x1, … if they have none
     transition_coef_ : ndarray of shape (labels, labels); ``[from, to]``
     start_coef_, end_coef_ : ndarray of shape (labels,)
     """
@@ -120,10 +120,10 @@ class ChainModel:
     Parameters
     ----------
     scheme : "auto", "none", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES", "BILOU", optional
-        Tag scheme of the labels: only labellings that it allows are predicted, and compete in
-        training. The training labels must be valid. ``"auto"`` finds the scheme, and enforces
-        none where labels are not tags or (with a warning) not valid. None: as ``"none"``, but
-        ``ChainSSVM.fit`` finds one for predictions without ``allowed``, if 99 % of tags keep to it.
+        Tag scheme of the labels: training and prediction consider only labellings that it allows.
+        The training labels must be valid. ``"auto"`` finds the scheme, and enforces none if the
+        labels are not tags or (with a warning) not valid. None: like ``"none"``, but predictions
+        of ``ChainSSVM`` without ``allowed`` obey the scheme that 99 % of the training tags obey.
 
     Attributes
     ----------
@@ -219,10 +219,10 @@ class ChainModel:
     def predict_nbest(
         self: Any, X: Any, n: int, lengths: Any = None, allowed: Any = None
     ) -> list[list[tuple[Array, float]]]:
-        """The n best labellings of every sequence, exactly, for input as in :meth:`predict`.
+        """The exact n best labellings of every sequence, for input as in :meth:`predict`.
 
         A list of (labels, score) per sequence, best first; the first is what :meth:`predict` gives.
-        One that has fewer labellings gives all. Scores are the model's, not probabilities.
+        A sequence with fewer labellings gives all of them. Scores are not probabilities.
         """
         problem = self._prepare(X, lengths, allowed)
         best = list(self._n_best(chain_batch.n_best_all, problem, n))
@@ -234,8 +234,8 @@ class ChainModel:
     ) -> list[Array]:
         """For each token and label, the score of the best labelling with that label there.
 
-        Input is as in :meth:`predict`; one array (tokens, labels) per sequence, ``-inf`` where a
-        label cannot be.
+        Input is as in :meth:`predict`; one array (tokens, labels) per sequence, ``-inf`` for a
+        label that is impossible there.
         """
         problem = self._prepare(X, lengths, allowed)
         return np.split(self._max_marginals(problem), problem.offsets[1:-1])
@@ -251,8 +251,8 @@ class ChainModel:
 
         The score of the best labelling with that label there minus the score of the best one with
         another label there. The predicted label has the largest margin, which is not negative.
-        Input is as in :meth:`predict`; one array (tokens, labels) per sequence, ``-inf`` where a
-        label cannot be, ``inf`` where nothing else can.
+        Input is as in :meth:`predict`; one array (tokens, labels) per sequence, ``-inf`` for a
+        label that is impossible there, ``inf`` for the only possible one.
         """
         problem = self._prepare(X, lengths, allowed)
         table = self._max_marginals(problem)
@@ -269,7 +269,7 @@ class ChainModel:
         return np.array([table.max(axis=1).min() for table in margins])
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
-        """Share of tokens labelled right; ``sample_weight`` has one number per sequence."""
+        """Share of tokens labelled correctly; ``sample_weight`` has one number per sequence."""
         predicted = self.predict(X, lengths)
         offsets = np.concatenate([[0], np.cumsum([len(p) for p in predicted])])
         flat = reading.stack_labels(y, offsets, lengths)
@@ -312,24 +312,24 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
     C : float, "scale" or "auto", default="scale"
         Weight of a sequence's slack; ``float("inf")`` for a hard margin. ``"scale"`` is 3 over
         the mean squared norm of a token's features, the constant included: 0.13 for the default
-        templates, some 22 features of value 1; times the mean loss of a wrong label, which is 1
-        unless ``loss`` says otherwise. ``"auto"`` searches around it for the least loss
-        on a fifth of the sequences, then fits all. ``C_`` says what it was.
+        templates, with some 22 features of value 1; times the mean loss of a wrong label, which is
+        1 by default. ``"auto"`` searches around this value for the smallest loss on a fifth of the
+        sequences, then fits all of them. ``C_`` is the value used.
     rescale : {"margin", "slack"}, default="margin"
-        Whether the loss is the margin asked for, or multiplies the slack. ``"slack"`` and squared
-        slack are exact for plain Hamming loss, at about T times the cost of a decode, and refused
-        for other losses.
+        Whether the loss is the required margin, or multiplies the slack. ``"slack"`` and squared
+        slack are exact for plain Hamming loss, at about T times the cost of a decode; with other
+        losses they are refused.
     violators : "argmax", int or "all", optional
-        For ``slack="sum"``: which outputs are looked for at each decode. ``"argmax"`` (default) is
-        the published estimator, an integer the k best; both solve the problem restricted to the
-        outputs found (``restricted_gap_``). ``"all"`` solves the whole problem, for short
-        sequences: the violated outputs are listed.
+        For ``slack="sum"``: the outputs that each decode looks for. ``"argmax"`` (default) is the
+        published estimator; an integer k finds the k best. Both solve the problem restricted to
+        the outputs found (``restricted_gap_``). ``"all"`` lists all violated outputs and solves
+        the whole problem, for short sequences.
     loss : "hamming", "zero_one", array, Taxonomy, or (scale, loss)
-        Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
-        (true, predicted), in the order of ``classes_``, also of a :class:`hingeline.Taxonomy`.
+        Summed over tokens: 1 for a wrong label, one cost per true label (labels,), a cost matrix
+        (true, predicted) in the order of ``classes_``, or a :class:`hingeline.Taxonomy`.
         ``"zero_one"`` is 1 for every labelling but the true one: (6) and (7) of the FSMO paper,
-        exact for every rescaling and ``slack`` but ``"sum"``.
-    class_weight : dict or "balanced", optional; multiplies the loss of tokens by their true label
+        exact for every rescaling and every ``slack`` but ``"sum"``.
+    class_weight : dict or "balanced", optional; factors on the loss of tokens, by true label
 
     Examples
     --------
@@ -361,7 +361,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
             checks.one_of("loss", self.loss, ("hamming", "zero_one"))
         if self._zero_one and (self.slack == "sum" or self.class_weight is not None):
             given = "slack='sum'" if self.slack == "sum" else "class_weight"
-            raise ValueError(f"{given} does not go with loss='zero_one': use loss='hamming'.")
+            raise ValueError(f"{given} does not work with loss='zero_one': use loss='hamming'.")
 
     def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> Self:
         """Train on sequences.
@@ -371,7 +371,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         X : list of sequences, TokenTable, SparseSequences, or all tokens stacked
             A sequence is an array or sparse matrix (tokens, features), or a list of dicts, of
             strings or of lists or tuples of strings, which are encoded (see ``features``).
-            Stacked tokens want ``lengths``.
+            Stacked tokens need ``lengths``.
         y : list of label sequences, or all labels in one sequence
         lengths : array-like of int, optional; tokens of each sequence, for stacked X and y
         sample_weight : array-like, one per sequence, optional; multiplies its slack, 0 drops it
@@ -395,24 +395,24 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         passes: int | None = None,
         memory: int | None = None,
     ) -> Self:
-        """Add sequences to those seen so far and go on from the multipliers reached.
+        """Add sequences to those seen so far and continue from the current multipliers.
 
-        The solution is that of a fit on all sequences together. Labels that are new are appended
-        to ``classes_``; features that are new (of an encoder, or columns behind those known) to
-        the others. Data and multipliers are kept in memory for it (not when pickled).
+        The solution is that of a fit on all sequences together. New labels are appended to
+        ``classes_``, and new features (of an encoder, or columns after the known ones) to the
+        others. For this, data and multipliers are kept in memory (but not pickled).
 
         Parameters
         ----------
         X, y, lengths, sample_weight : as for :meth:`fit`
         classes : sequence, optional
-            Labels that will come; the first call sorts them, later ones append them.
+            Labels that will come later; the first call sorts them, other calls append them.
         passes : int, optional
-            Visit the new sequences so many times, and those of the call before once more, instead
-            of converging on all: a call then costs what these cost, whatever was seen before.
+            Visit the new sequences this many times, and those of the previous call once more,
+            instead of converging on all. The cost does not depend on how much was seen before.
             ``weights_`` is the average of the iterates, without a certificate.
         memory : int, optional
-            Keep at most so many sequences: those without mass are forgotten first (which changes
-            no weight), the oldest first. A certificate is of the problem of those kept.
+            Keep at most this many sequences: first those without mass are forgotten (which changes
+            no weight), then the oldest. The certificate is for the sequences kept.
         """
         self.check_parameters()
         stream = self._open_stream()
@@ -429,7 +429,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                     matrix, offsets = reading.known_tokens(encoder, X, lengths, grow=True)
                     now, before, name = matrix.shape[1], self.n_features_in_, type(self).__name__
                     what = f"X has {now} features, but {name} was fitted with {before}"
-                    checks.require(now >= before, f"{what}: give these, new ones behind them.")
+                    checks.require(now >= before, f"{what}: put new ones after these.")
                     matrix = checks.as_csr(scale_columns(self, matrix))
             flat = reading.stack_labels(y, offsets, lengths)
             known = [] if classes is None else reading.plain_labels(classes)
@@ -456,17 +456,17 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
     ) -> SummedSlack:
         """Certified bounds on the slack summed over all labellings, for each sequence.
 
-        That is ``Σ_y [l_i(y) − w·Δf_i(y)]₊``, the slack of ``slack="sum"``, with the model's own
-        loss and margin rescaling, over the labellings that its scheme allows; and the number of
-        labellings that contribute. Counted by dynamic programming over a histogram of scores, at
-        any length; see :mod:`hingeline.inference.chain_sums`.
+        The sum is ``Σ_y [l_i(y) − w·Δf_i(y)]₊``, the slack of ``slack="sum"``, with the model's own
+        loss and margin rescaling, over the labellings that its scheme allows; the number of
+        labellings that contribute is bounded too. Computed by dynamic programming over a histogram
+        of scores, for any length; see :mod:`hingeline.inference.chain_sums`.
 
         Input is as in :meth:`fit`; with ``class_weight="balanced"`` the weights are those of this
-        y. Time grows with ``bins``, and the distance of the bounds shrinks with its square.
+        y. Time grows with ``bins``; the distance between the bounds shrinks with its square.
         """
         checks.positive("bins", bins, integer=True)
         if self._zero_one:
-            raise ValueError("summed_slack_bounds counts by token: it has no loss='zero_one'.")
+            raise ValueError("summed_slack_bounds does not work with loss='zero_one'.")
         matrix, offsets = self._read_tokens(X, lengths)
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = reading.stack_labels(y, offsets, lengths)
@@ -505,20 +505,20 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
 
     ``p(y | x) = exp(w·f(x, y))/Z(x)`` with the score of :class:`hingeline.ChainSSVM`,
     ``w·f(x, y) = Σ_t x_t·E[y_t] + Σ_t A[y_{t−1}, y_t] + a[y_1] + b[y_T]``. Training minimises
-    ``½‖w‖² + C Σ_i s_i·(log Z(x_i) − w·f(x_i, y_i))`` by L-BFGS. The baseline that large-margin
-    training is compared with; features, labels and predictions are the same.
+    ``½‖w‖² + C Σ_i s_i·(log Z(x_i) − w·f(x_i, y_i))`` by L-BFGS. It is a baseline for large-margin
+    training: features, labels and predictions have the same form.
 
     Parameters
     ----------
     C : float, default=1.0
         Weight of a sequence's negative log-likelihood. CRFsuite's ``c2`` is ``C = 1/(2·c2)``: its
-        default of 1 is ``C=0.5``. It has neither a constant feature nor weights for the first and
-        last label (``fit_intercept=False, boundary=False``), and uses all weights, as here, with
-        ``feature.possible_states`` and ``feature.possible_transitions``.
+        default of 1 is ``C=0.5``. CRFsuite has no constant feature and no weights for the first and
+        last label (``fit_intercept=False, boundary=False``); like this class, it uses all weights
+        with ``feature.possible_states`` and ``feature.possible_transitions``.
     tol : float, default=1e-3
         Certified relative gap at which training stops. The duality gap is ``½‖∇P(w)‖²``, which
-        usually is far above the true distance to the optimum.
-    max_iter : int, default=1000; passes over the data at most
+        is usually far above the true distance to the optimum.
+    max_iter : int, default=1000; the largest number of passes over the data
 
     Attributes
     ----------
@@ -545,7 +545,7 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
     max_iter: int = 1000
 
     def check_parameters(self) -> None:
-        """Refuse, in one sentence, parameters that ``fit`` would refuse whatever the data are."""
+        """Raise an error for parameters that ``fit`` would refuse for any data."""
         checks.positive("C", self.C)
         checks.positive("tol", self.tol)
         checks.positive("max_iter", self.max_iter, integer=True)

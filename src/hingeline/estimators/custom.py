@@ -29,9 +29,9 @@ class SSVM(BaseSSVM, BaseModel):
         What an output is; see :class:`hingeline.Structure`. Plain Python methods run interpreted,
         ``@njit`` methods are compiled into the solver.
     slack, rescale : str
-        ``slack="squared"`` and ``rescale="slack"`` want the structure's ``decode_by_loss``.
+        ``slack="squared"`` and ``rescale="slack"`` need the structure's ``decode_by_loss``.
     violators : "argmax", int or "all", optional
-        As in :class:`hingeline.ChainSSVM`; more than the argmax want ``decode_best``.
+        As in :class:`hingeline.ChainSSVM`; all but ``"argmax"`` need ``decode_best``.
     n_jobs : int, optional; threads, for compiled structures only; the weights do not depend on it
 
     Attributes
@@ -66,7 +66,7 @@ class SSVM(BaseSSVM, BaseModel):
     violators: str | int | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on inputs X and outputs y, lists of one length.
+        """Train on inputs X and outputs y, lists of the same length.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class SSVM(BaseSSVM, BaseModel):
         require(self.structure is not None, text, TypeError)
         methods = custom.methods_of(self.structure)
         listed = all(hasattr(v, "__len__") and getattr(v, "ndim", 1) for v in (X, y))
-        require(listed, "X and y must be lists of one length.", TypeError)
+        require(listed, "X and y must be lists of the same length.", TypeError)
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         require(len(X) > 0, "X is empty: there are no examples.")
         name = type(self.structure).__name__
@@ -123,7 +123,7 @@ class SSVM(BaseSSVM, BaseModel):
             own = np.asarray(methods["joint_feature"](x, output), dtype=np.float64)
             what = f"joint_feature returns vectors of different length, {first.shape} for X[0] and"
             both = f"{what} {own.shape} for X[{i}]"
-            require(own.shape == first.shape, f"{both}: all must have one length.")
+            require(own.shape == first.shape, f"{both}: all must have the same length.")
             check_finite(own, what := f"joint_feature(X[{i}], y[{i}])")
             large = np.abs(own).max(initial=0.0) > 1e100
             require(not large, f"{what} has entries above 1e100: scale the features.")
@@ -143,12 +143,12 @@ class SSVM(BaseSSVM, BaseModel):
             what = f"loss(y[{i}], y[{i}])"
             require_type(np.ndim(loss(truth)) == 0, what, "a number", loss(truth))
             what = f"{what} is {loss(truth):g}"
-            require(loss(truth) == 0.0, f"{what}: that of the true output must be 0.")
+            require(loss(truth) == 0.0, f"{what}: the loss of the true output must be 0.")
             guesses = [rng.normal(size=width) for _ in range(3)]
             try:
                 drawn = [decode(X[i], w, NO_OUTPUT, 0.0) for w in guesses]
             except Exception as error:
-                error.add_note("decode(x, w, y_true, 0) is to predict: y_true is empty then.")
+                error.add_note("decode(x, w, y_true, 0) must predict: y_true is then empty.")
                 raise
             for found in map(np.asarray, drawn):
                 what = f"decode returns {found!r:.60} for X[{i}]"
@@ -165,8 +165,8 @@ class SSVM(BaseSSVM, BaseModel):
                 best = max(cost + w @ f for cost, f in known)
                 if own < best - 1e-9 * (abs(own) + abs(best)):
                     what = f"decode does not find the best output for X[{i}]: with some weights and"
-                    what += f" loss_scale=1 it returns one whose score and loss make {own:g}, and"
-                    what += f" there is one of {best:g}; it must maximise w·f(x, y) +"
+                    what += f" loss_scale=1 it returns one whose score plus loss is {own:g}, but"
+                    what += f" another has {best:g}; it must maximise w·f(x, y) +"
                     how = "loss_scale·loss(y_true, y), or the structure must say exact = False"
                     raise ValueError(f"{what} {how} (see hingeline.testing.check_structure).")
         return custom.compile_problem(structure, X, outputs)

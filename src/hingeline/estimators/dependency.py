@@ -71,20 +71,20 @@ class DependencySSVM(BaseSSVM, BaseModel):
     A tree has the score ``Σ_m A(h_m, m) + L(h_m, m)[l_m]`` of its arcs from heads h to words m with
     labels l; features are templates over columns of words, hashed (see
     :mod:`hingeline.structures.dependency`). Training minimises
-    ``½‖w‖² + C Σ_i s_i·max_y [l_i(y) − w·Δf_i(y)]₊``; the best tree is found exactly, with exactly
-    one word below the root. Words below the root get only labels that training has there, others
-    none that it has only there.
+    ``½‖w‖² + C Σ_i s_i·max_y [l_i(y) − w·Δf_i(y)]₊``. The best tree is found exactly. Exactly one
+    word hangs from the root; it gets only labels that such words have in training, and other words
+    never get a label that only such words have.
 
     Parameters
     ----------
     C : float, "scale" or "auto", default="scale"
         Weight of a sentence's slack. ``"scale"`` is 2 over the number of weights of a labelled arc
         (0.02 with the default templates); ``"auto"`` searches around it on a fifth of the
-        sentences, held out. ``C_`` says what it was.
+        sentences, held out. ``C_`` is the value used.
     projective : bool, "auto" or "prediction", default="auto"
         True: arcs do not cross (Eisner, O(T³)); False: they may (Chu-Liu and Edmonds, O(T²)).
-        ``"auto"``: they may if they do in training. ``"prediction"``: they may in training, but do
-        not in what is predicted: best for languages like English, where few arcs cross.
+        ``"auto"``: they may if they do in the training data. ``"prediction"``: they may in
+        training but not in predictions, which is best for English and others with few crossings.
     loss : {"labelled", "heads"}, default="labelled"
         What counts as an error: a wrong head or label, or only a wrong head.
     features : ArcFeatures, optional; templates and sizes of tables; a clone of it is fitted
@@ -94,7 +94,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
     classes_ : ndarray; labels
     encoder_ : ArcFeatures
     projective_ : bool; whether training was over trees without crossing arcs
-    below_root_, elsewhere_ : ndarray of bool; the labels that words may have there
+    below_root_, elsewhere_ : ndarray of bool; the labels allowed below the root, and elsewhere
 
     Examples
     --------
@@ -132,7 +132,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
         X : TokenTable or list of sentences
             A sentence is a list of words: dicts of columns (``form``, ``upos``, …), tuples of them
             (see ``columns`` of :class:`hingeline.features.ArcFeatures`), or forms alone.
-        y : list of trees: for every word a pair (head, label); words count from 1, 0 is the root
+        y : list of trees: for every word a pair (head, label); word 1 is the first, 0 the root
         sample_weight : array-like, one per sentence, optional; 0 drops it
         """
         self.check_parameters()
@@ -141,8 +141,8 @@ class DependencySSVM(BaseSSVM, BaseModel):
         heads, flat = read_trees(y, table.offsets)
         crossing = int(find_crossing(heads, table.offsets))
         free = crossing >= 0 if isinstance(self.projective, str) else not self.projective
-        what = f"the tree y[{crossing}] has crossing arcs, which projective=True has not"
-        require(crossing < 0 or free, f"{what}: leave it out, or use 'prediction' or False.")
+        what = f"the tree y[{crossing}] has crossing arcs, which projective=True forbids"
+        require(crossing < 0 or free, f"{what}: leave it out, or pass 'prediction' or False.")
         weights = checks.check_sample_weight(sample_weight, len(table))
         self.projective_ = not free
         self.classes_, index = reading.find_classes(flat, table.offsets)
@@ -202,14 +202,14 @@ class DependencySSVM(BaseSSVM, BaseModel):
     def predict_nbest(self, X: Any, n: int) -> list[list[tuple[list[tuple[int, Any]], float]]]:
         """The n best trees of every sentence with their scores, best first, exactly.
 
-        A sentence that has fewer gives all, one without words none. A tree costs as much as
-        parsing the sentence once for each word, and memory grows with T² times the labels.
+        A sentence with fewer trees gives all of them, one without words none. Each tree costs as
+        much as parsing the sentence once per word; memory grows with T² times the labels.
         """
         best = self._n_best(parse_best, self._prepare(X), n)
         return [list(zip(map(self._words, rows), scores, strict=True)) for rows, scores in best]
 
     def predict_margin(self, X: Any) -> Array:
-        """Score of the best tree minus that of the second best, for each sentence; inf if alone."""
+        """Lead of the best tree over the second best, per sentence; inf if there is only one."""
         best = self.predict_nbest(X, 2)
         return np.array([b[0][1] - b[1][1] if len(b) > 1 else np.inf for b in best])
 
@@ -288,7 +288,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
         for name in ("below_root", "elsewhere"):
             known = stored[name]
             fine = type(known) is list and {*map(type, known)} == {bool} and any(known)
-            require(fine and len(known) == len(self.classes_), f"{name} must tell of every label")
+            require(fine and len(known) == len(self.classes_), f"{name} needs an entry per label")
             setattr(self, f"{name}_", np.array(known))
 
 
@@ -312,7 +312,7 @@ def read_trees(y: Any, offsets: Array) -> tuple[Array, list[Any]]:
             except (TypeError, ValueError):
                 what = f"y[{i}][{t}] is {word!r:.60}"
                 raise TypeError(f"{what}: it must be a pair (head, label).") from None
-            what = f"y[{i}][{t}] has the head {head!r:.30}, and the sentence {length} words"
+            what = f"y[{i}][{t}] has the head {head!r:.30}, but the sentence has {length} words"
             require(fine, f"{what}: a head is 0 or the number of another word, from 1 on.")
             heads[lo + t] = head
             labels.append(label)
@@ -324,9 +324,9 @@ def read_trees(y: Any, offsets: Array) -> tuple[Array, list[Any]]:
         above = above[above]
     for node in np.flatnonzero(above):
         i = int(owner[node - 1])
-        what = f"y[{i}] is not a tree: going up from word {node - offsets[i]} comes back without"
-        raise ValueError(f"{what} meeting the root; correct the heads.")
+        what = f"y[{i}] is not a tree: the heads above word {node - offsets[i]} form a loop without"
+        raise ValueError(f"{what} the root; correct the heads.")
     for i in np.flatnonzero((roots != 1) & (np.diff(offsets) > 0)).tolist():
         what = f"y[{i}] has {roots[i]} words with the head 0"
-        raise ValueError(f"{what}: exactly one must hang from the root; hang the others below it.")
+        raise ValueError(f"{what}: exactly one must have it; attach the others to that one.")
     return heads, labels

@@ -32,7 +32,7 @@ COUNTS = ("node_types", "edge_types", "edge_features")  # What a fitted model ha
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
-    """One graph: nodes with features, edges, and whatever else is known of them.
+    """One graph: nodes with features, edges, and optionally weights, types and factors.
 
     Parameters
     ----------
@@ -41,15 +41,15 @@ class Graph:
         Pairs of nodes, each pair once. The order of the two nodes matters: scores of a pair of
         labels are not symmetric.
     edge_features : array-like of shape (m, edge features), optional
-        Each weighs a table of its own over pairs of labels. Without them an edge has the
-        constant 1; beside others, put a column of ones where that is wanted.
+        Each has its own table of weights over pairs of labels. Without them every edge has the
+        constant 1; to keep it together with features of your own, add a column of ones.
     node_weights : array-like of shape (nodes,), optional
-        What a wrong label costs there, e.g. the pixels of a superpixel; 1 by default.
+        Cost of a wrong label at each node, e.g. the pixels of a superpixel; 1 by default.
     node_types, edge_types : array-like of int, optional
         Nodes and edges of different types have weights of their own; all are 0 by default.
     factors : dict of {name: array-like of int, shape (count, order)}, optional
         Sets of nodes that are scored together, by a table over all combinations of their labels;
-        those under one name share it.
+        sets with the same name share it.
 
     Examples
     --------
@@ -100,15 +100,15 @@ class Graph:
 
     @classmethod
     def from_image(cls, image: Any, regions: Any = None) -> Self:
-        """A picture as a graph, of pixels or of regions (superpixels), of which neighbours touch.
+        """An image as a graph of pixels or regions (superpixels), with edges between neighbours.
 
         Parameters
         ----------
         image : array-like of shape (rows, columns) or (rows, columns, features)
         regions : array-like of int, shape (rows, columns), optional
-            The region of each pixel, from 0 on. A region has the means of its pixels as features
-            and their number as weight. Without regions, pixels are nodes, row by row, and pairs to
-            the right are edges of type 0, pairs downwards of type 1.
+            The region of each pixel, from 0 on. A region's features are the means over its pixels,
+            its weight is their number. Without regions, the pixels are the nodes, row by row;
+            edges to the right have type 0, edges downwards type 1.
         """
         how = "pass its pixels as numbers, such as matplotlib.image.imread(path)"
         pixels = checks.as_floats(image, f"image is {image!r:.40}: {how}.")
@@ -169,7 +169,7 @@ def check_pairs(values: Any, name: str, n: int, members: str = "nodes") -> Array
     _, first = np.unique(low * n + high, return_index=True)
     if len(first) < len(pairs):
         k = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
-        what = f"{name}[{k}] joins {tuple(pairs[k].tolist())}, as a pair before it does"
+        what = f"{name}[{k}] joins {tuple(pairs[k].tolist())}, as an earlier pair does"
         raise ValueError(f"{what}: give each pair once, in one direction.")
     return pairs
 
@@ -216,9 +216,9 @@ class GraphModel:
     Parameters
     ----------
     C : float, "scale" or "auto", default="scale"
-        As in :class:`hingeline.ChainSSVM`, by the mean squared norm of a node's features (sets of
-        labels: 10 over that of a row; a tenth for graphs with ``slack="sum"``); ``float("inf")``, a
-        hard margin, wants exact inference.
+        As in :class:`hingeline.ChainSSVM`; ``"scale"`` is 3 over the mean squared norm of a node's
+        features, a tenth of that with ``slack="sum"``, and 10 over the norm of a row for sets of
+        labels. ``float("inf")``, a hard margin, needs exact inference.
     slack : {"max", "sum", "nu"}, default="max"
         As in :class:`hingeline.ChainSSVM`; ``"sum"`` over the outputs that decoding finds.
     inference : str, default="auto"
@@ -229,10 +229,10 @@ class GraphModel:
         ``"auto"`` is ``"sdm"`` for forests and where decoding all graphs once takes about a second
         at most (judged by sizes and inference), and ``"soft-bcfw"`` for more and larger graphs: it
         trains the LP relaxation with constraints softened by ``solver_options={"rho": …}``, so that
-        primal and dual are those of that problem. Options must be those of the solver that is
+        primal and dual are those of that problem. Options must belong to the solver that is
         chosen. See :class:`hingeline.ChainSSVM` for the others.
     scale : bool, optional
-        Bring columns to similar sizes, as in :class:`hingeline.ChainSSVM`; those of edges are
+        Bring columns to similar sizes, as in :class:`hingeline.ChainSSVM`; columns of edges are
         divided by their root mean square, and not centred. Weights are those of scaled features.
 
     Attributes
@@ -242,10 +242,10 @@ class GraphModel:
         objective is an upper bound, and so is the gap. False for solvers of the relaxation, which
         decode nothing: their certificate is that of another problem.
     integrality_gap_ : float
-        Where decoding is not exact: by how much its bounds exceed the labellings found for the
-        final weights, as a part of the primal. More passes do not lower it; 0: they are the best.
+        If decoding is not exact: by how much its bounds exceed the labellings' scores for the
+        final weights, as a share of the primal. More passes do not lower it; 0: they are the best.
     relaxed_objective_, relaxed_gap_, fractional_, soft_rho_, structured_objective_ : float
-        Of solvers of the relaxation: LP-relaxed objective of the weights, an upper bound on its
+        For solvers of the relaxation: LP-relaxed objective of the weights, an upper bound on its
         distance to the optimum, share of variables that are not integral, the last ρ, and the
         objective with the exact hinge where decoding all examples exactly is cheap.
     """
@@ -299,17 +299,17 @@ class GraphModel:
     def predict(self: Any, X: Any) -> Any:
         """The best labelling that inference finds, for X as in :meth:`fit`.
 
-        Of graphs a list of labels by node, one array per graph; of sets of labels indicators
+        For graphs, a list with one array of labels per graph; for sets of labels, indicators
         (n_samples, n_labels), or classes (n_samples,) if y had one dimension.
         """
         problem = self._prepare(X)
         return self._as_output(problem, self._decode(problem)[0])
 
     def certify(self: Any, X: Any, *, settle: bool = False) -> Decoded:
-        """Labels as of :meth:`predict`, scores, bounds on all scores, and where the two meet.
+        """Labels as in :meth:`predict`, their scores, upper bounds, and which are proven best.
 
-        ``settle`` finds the best labelling of the graphs where inference left it open, by integer
-        programming (HiGHS): exact, and slow for large graphs.
+        ``settle`` uses integer programming (HiGHS) to find the best labelling where inference did
+        not prove one: exact, but slow for large graphs.
         """
         problem = self._prepare(X)
         states, bounds, scores, exact = self._decode(problem)
@@ -395,26 +395,26 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     Parameters
     ----------
     loss : "hamming", array, Taxonomy, or (scale, loss)
-        Summed over nodes, times ``Graph.node_weights``: wrong labels, one cost per true label, or
-        a cost matrix (true, predicted), in the order of ``classes_``, also of a
+        Summed over nodes, times ``Graph.node_weights``: 1 for a wrong label, one cost per true
+        label, a cost matrix (true, predicted) in the order of ``classes_``, or a
         :class:`hingeline.Taxonomy`.
-    class_weight : dict or "balanced", optional; multiplies the loss of nodes whose true label it is
+    class_weight : dict or "balanced", optional; factors on the loss of nodes, by true label
     void_label : label, optional
-        Nodes with this label are unknown: training leaves them, their edges and factors out, and
-        :meth:`score` does not count them. Predictions label all nodes, never with it.
+        Marks nodes whose label is unknown: training leaves them out, with their edges and factors,
+        and :meth:`score` does not count them. Predictions label all nodes, never as void.
 
     Attributes
     ----------
     classes_ : ndarray
     unary_coef_ : ndarray of shape (labels, features); with node types, (types, labels, features)
     intercept_ : ndarray of shape (labels,), or (types, labels)
-    feature_means_, feature_scales_, edge_feature_scales_ : ndarray; where columns were scaled
+    feature_means_, feature_scales_, edge_feature_scales_ : ndarray; if columns were scaled
     pairwise_coef_ : ndarray of shape (labels, labels)
         ``[label of the first node, label of the second]``; with edge features
         (features, labels, labels), with edge types one of these for each type.
     factor_coef_ : dict of ndarray; tables of ``Graph.factors`` by name, (labels, labels, …)
     factor_orders_ : dict of int; how many nodes a factor of this name has
-    n_edge_features_, n_edge_types_, n_node_types_ : int; as the graphs of the fit had them
+    n_edge_features_, n_edge_types_, n_node_types_ : int; as in the training graphs
 
     Examples
     --------
@@ -490,7 +490,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
                 order = scopes.shape[1]
                 if order and orders.setdefault(name, order) != order:
                     what = f"X[{i}].factors[{name!r}] joins {order} nodes, but others of that name"
-                    raise ValueError(f"{what} {orders[name]}: use another name.")
+                    raise ValueError(f"{what} join {orders[name]}: use another name.")
             for name, count in counts.items():
                 counts[name] = max(count, 1 + int(getattr(x, name).max(initial=0)))
         self.n_node_types_, self.n_edge_types_ = counts.values()
@@ -592,18 +592,18 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         return Labels(np.split(self.classes_[states], problem.offsets[1:-1]))
 
     def decision_function(self, X: Any) -> list[Array]:
-        """Score of every label of every node, the other nodes being as predicted.
+        """Score of every label of every node, with the other nodes as predicted.
 
-        One array (nodes, labels) for each graph of X. What does not depend on the node's label is
-        left out.
+        One array (nodes, labels) for each graph of X. Terms that do not depend on the node's label
+        are left out.
         """
         scores, start = self._conditional_scores(self._prepare(X))
         return [own.reshape(-1, len(self.classes_)) for own in np.split(scores, start[1:-1])]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the nodes that are labelled rightly, void ones left out; as for ``fit``.
+        """Share of the nodes that are labelled correctly, without void ones.
 
-        Nodes count by ``Graph.node_weights``, so that with pixels it is pixel accuracy.
+        Nodes count by ``Graph.node_weights``: for superpixels weighted by size, pixel accuracy.
         """
         found = self.predict(X)
         weights = checks.check_sample_weight(sample_weight, len(found))

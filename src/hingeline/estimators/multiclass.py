@@ -29,20 +29,20 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
     Parameters
     ----------
     C : float, "scale" or "auto", default="scale"
-        As in :class:`hingeline.ChainSSVM`, by the mean squared norm of a row's features;
+        As in :class:`hingeline.ChainSSVM`, with the mean squared norm of a row's features;
         ``float("inf")`` for a hard margin.
     slack : {"max", "squared", "sum", "nu"}, default="max"
         Linear slack (Crammer and Singer); ``½·slack²`` with the square root of the loss; the sum
-        of the hinges of all classes (Weston and Watkins); or linear with a margin of its own,
-        balanced by ``nu`` instead of C.
+        of the hinges of all classes (Weston and Watkins); or linear slack with a margin ρ that is
+        optimised too, controlled by ``nu`` instead of C.
     rescale : {"margin", "slack"}, default="margin"
-        Whether the loss is the margin asked for, or multiplies the slack.
+        Whether the loss is the required margin, or multiplies the slack.
     violators : "all", "argmax" or int, optional
         For ``slack="sum"``: all classes (default), or only those that decoding finds; see
         :class:`hingeline.ChainSSVM`.
     loss : "zero_one", array of shape (classes, classes), Taxonomy, or (scale, loss)
-        Cost of predicting the column's class for the row's, in the order of ``classes_``; of
-        classes in a tree, :class:`hingeline.Taxonomy`.
+        Cost of predicting the column's class for the row's, in the order of ``classes_``; for
+        classes in a tree, a :class:`hingeline.Taxonomy`.
     class_weight : dict or "balanced", optional; multiplies the weight of the examples of a class
 
     Attributes
@@ -107,20 +107,20 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
         passes: int | None = None,
         memory: int | None = None,
     ) -> Self:
-        """Add examples to those seen so far and go on from the multipliers reached.
+        """Add examples to those seen so far and continue from the current multipliers.
 
-        The solution is that of a fit on all examples together. Labels that are new are appended
-        to ``classes_``, columns behind those known are new features. Data and multipliers are
-        kept in memory for it (not when pickled).
+        The solution is that of a fit on all examples together. New labels are appended to
+        ``classes_``; columns after the known ones are new features. For this, data and multipliers
+        are kept in memory (but not pickled).
 
         Parameters
         ----------
         X, y, sample_weight : as for :meth:`fit`
         classes : array-like, optional
-            Labels that will come; the first call sorts them, later ones append them.
+            Labels that will come later; the first call sorts them, other calls append them.
         passes, memory : int, optional
-            As in :meth:`hingeline.ChainSSVM.partial_fit`: visit the new examples so many times,
-            instead of converging on all; keep at most so many examples.
+            As in :meth:`hingeline.ChainSSVM.partial_fit`: visit the new examples this many times,
+            instead of converging on all; keep at most this many examples.
         """
         self.check_parameters()
         stream = self._open_stream()
@@ -162,8 +162,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
         if wider and before is not None and names is not None:
             new = names[: len(before)] != before
             k = int(np.argmax(new))
-            what = f"X has the column {names[k]!r} where the examples before had {before[k]!r}"
-            checks.require(not new.any(), f"{what}: put new columns behind those known.")
+            what = f"X has the column {names[k]!r} where earlier examples had {before[k]!r}"
+            checks.require(not new.any(), f"{what}: put new columns after the known ones.")
         elif wider and before is None and names is not None:
             del self.feature_names_in_
         return checked
@@ -201,6 +201,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> Array:
-        """Labels of the highest score."""
+        """For each row, the label with the highest score."""
         best = np.argmax(self._scores(X), axis=1)  # refuses what is not fitted
         return np.asarray(self.classes_[best])

@@ -116,30 +116,29 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
     edges : {"auto", "full", "tree", "none"} or list of pairs, default="auto"
         Pairs of labels that are scored together: all, those of the maximum spanning tree of their
         mutual information (Chow and Liu), none, or pairs of column numbers of y. ``"auto"`` is
-        all for up to 15 labels, the tree for more: as good, and far cheaper. Without pairs
-        every label is solved by itself, and trees by masses of labels and pairs, which are the same
-        problems, unless a solver or its options are named, C is infinite, or ``slack`` is not
-        ``"max"``. Where pairs form loops, training keeps 16 bytes for each pair of each example,
-        and refuses to begin without that memory.
+        all for up to 15 labels, the tree for more: as good, and far cheaper. Unless a solver or its
+        options are named, C is infinite, or ``slack`` is not ``"max"``, labels without pairs are
+        solved one by one, and trees by masses of labels and pairs; the problem stays the same. If
+        pairs form loops, training keeps 16 bytes for each pair of each example, and refuses to
+        begin without that memory.
     loss : "hamming", array, or (scale, loss)
-        Summed over labels: wrong indicators, or a matrix ``[[0, a], [b, 0]]`` with the costs of a
-        label too many and of one that is missing.
+        Summed over labels: 1 for a wrong indicator, or a matrix ``[[0, a], [b, 0]]`` with the cost
+        a of a label too many and b of a missing one.
     class_weight : dict or "balanced", optional
-        Multiplies the loss of indicators whose true value it is: ``{0: …, 1: …}``; "balanced"
-        lets those of either value weigh the same in total, label by label. With y of one
-        dimension it multiplies the weight of the examples, as in
-        :class:`hingeline.MulticlassSSVM`.
+        Factors on the loss of indicators, by true value: ``{0: …, 1: …}``; "balanced" gives both
+        values the same total weight, label by label. With y of one dimension they are factors on
+        the weights of examples, as in :class:`hingeline.MulticlassSSVM`.
 
     Attributes
     ----------
     classes_ : ndarray of shape (labels,)
         Names of the labels: the columns of y if it is a data frame, else their numbers. With y of
-        one dimension its two classes.
+        one dimension, its two classes.
     n_labels_ : int
     edges_ : ndarray of shape (pairs, 2)
     unary_coef_ : ndarray of shape (labels, 2, features); weights of a label's absence and presence
     coef_, intercept_ : ndarray of shape (labels, features), and (labels,)
-        The difference of the two, what speaks for a label; of the constant feature likewise.
+        Weights of presence minus those of absence; of the constant feature likewise.
     pairwise_coef_ : ndarray of shape (pairs, 2, 2)
         ``[indicator of the first label, of the second]``.
 
@@ -203,7 +202,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         needed = PAIR_BYTES * n * n_pairs
         if needed > (most := checks.available_memory()):
             what = f"{n:,} examples with {n_pairs:,} pairs of {self.n_labels_:,} labels need"
-            gib = f"{needed / 2**30:,.1f} GiB of memory to train, and {most / 2**30:,.1f} GiB are"
+            gib = f"{needed / 2**30:,.1f} GiB of memory to train, but {most / 2**30:,.1f} GiB are"
             raise ValueError(f'{what} {gib} available: use edges="tree", or a list of fewer pairs.')
 
     def _make(
@@ -254,12 +253,11 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         return states.reshape(-1, self.n_labels_).astype(np.int64)
 
     def decision_function(self, X: Any) -> Array:
-        """How far the score falls without a label, or rises with it, the others as predicted.
+        """The score with each label minus that without it, the other labels being as predicted.
 
-        It is the label's lead ``x·coef_[l] + intercept_[l]`` plus what its pairs with the
-        predicted values of the other labels add. Where inference is exact it is positive for the
-        labels predicted and for no others. (n_samples, n_labels), or (n_samples,) if y had one
-        dimension.
+        It is ``x·coef_[l] + intercept_[l]`` plus what the label's pairs with the predicted values
+        of the other labels add. If inference is exact, it is positive for the predicted labels and
+        no others. The shape is (n_samples, n_labels), or (n_samples,) if y had one dimension.
         """
         scores = self._conditional_scores(self._prepare(X))[0].reshape(-1, self.n_labels_, 2)
         leads = np.asarray(scores[:, :, 1] - scores[:, :, 0])

@@ -41,12 +41,12 @@ class Path:
     ----------
     parameter : {"nu", "C"}
     values : ndarray; values of the parameter
-    models : list of estimators; fitted; they predict, but hold no multipliers to go on from
+    models : list of estimators; fitted; they predict, but hold no multipliers to continue from
     relative_gaps : ndarray; certified
     margin_error_risks, support_vector_risks : ndarray
         Mean loss of the most violated outputs over margin errors, and over these and the examples
-        on the margin; for a path of C at the margin 1. Between them lies the equivalent ν.
-    seconds : ndarray; what each point took
+        on the margin; for a path of C, at the margin 1. The equivalent ν lies between them.
+    seconds : ndarray; the time of each fit
     """
 
     parameter: str
@@ -72,7 +72,7 @@ def nu_path(estimator: BaseSSVM, X: Any, y: Any, nus: Values = None, **fit_param
     Parameters
     ----------
     estimator : MulticlassSSVM, ChainSSVM or SSVM
-        Its parameters are used, but for ``slack``, ``nu`` and C; it is not changed.
+        Its parameters are used, except ``slack``, ``nu`` and C; it is not changed.
     X, y : as for its ``fit``
     nus : sequence of float, optional
         Default: 0.9, 0.8, …, 0.1 and 0.05 times the largest admissible ν. The path ends after the
@@ -108,17 +108,17 @@ def nu_path(estimator: BaseSSVM, X: Any, y: Any, nus: Values = None, **fit_param
 def C_path(estimator: BaseSSVM, X: Any, y: Any, Cs: Values = None, **fit_params: Any) -> Path:
     """Fit for many C, from small to large, each from the solution before.
 
-    Risks are ``nan`` but for ``slack="max"`` with margin rescaling and finite C.
+    Risks are ``nan`` except for ``slack="max"`` with margin rescaling and finite C.
 
     Parameters
     ----------
     estimator : MulticlassSSVM, ChainSSVM or SSVM
-        Its parameters are used, but for C (and ``slack="nu"``, which becomes ``"max"``); it is not
+        Its parameters are used, except C (and ``slack="nu"``, which becomes ``"max"``); it is not
         changed.
     X, y : as for its ``fit``
     Cs : sequence of float, optional
-        Default: ten values from a hundredth to a hundred times the estimator's default C, of
-        0.1 where that is ``"scale"``.
+        Default: ten values from a hundredth to a hundred times the estimator's default C, or
+        0.1 if that is ``"scale"``.
     **fit_params : passed to ``fit``
 
     Examples

@@ -52,7 +52,7 @@ def stack_spans(y: Any, offsets: Array) -> tuple[Array, Array, list[Any]]:
                 how = f"it must begin and end within the {hi - lo} tokens of X[{i}], end excluded"
                 raise ValueError(f"y[{i}] has the span {span!r:.40}: {how}.")
             if span[2] == OUTSIDE:
-                what = f"y[{i}] has a span of label {OUTSIDE!r}, which stands for what is no span"
+                what = f"y[{i}] has a span of label {OUTSIDE!r}, which marks tokens outside spans"
                 raise ValueError(f"{what}: leave it out.")
         for span in sorted(spans, key=lambda span: span[:2]):
             if before is not None and span[0] < before[1]:
@@ -83,11 +83,11 @@ def read_tags(flat: list[Any], offsets: Array, scheme: Any) -> tuple[str, Array,
     """The scheme of tags, and first tokens, tokens after the last and labels of their spans."""
     classes, index = reading.find_classes(flat, offsets)
     codes = reading.number_labels(flat, index)
-    with checks.retell("", " Labels without a beginning go in as spans: (start, end, label)."):
+    with checks.retell("", " Give labels that are not tags as spans: (start, end, label)."):
         tags = [schemes.split_tag(label) for label in classes.tolist()]
     name = schemes.detect_from_arrays(classes.tolist(), codes, offsets) if scheme == "auto" else ""
     if name is None:
-        checks.require(tags == [("O", "")], "the prefixes of y are of no one scheme: pass scheme=.")
+        checks.require(tags == [("O", "")], "the prefixes of y fit no tag scheme: pass scheme=.")
         name = "IOB2"
     name = name or schemes.scheme_name(scheme)
     schemes.refuse_foreign(tags, name)
@@ -108,36 +108,36 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
     """Structured SVM for segments (semi-Markov), solved to a certificate.
 
     A sequence is cut into labelled segments: spans, and single tokens outside them (``"O"``). The
-    score of a segmentation is a sum over its segments: weights of the label for the features of
-    each token, of the first and of the last one; of the length; of features of the whole segment;
-    of the move from the segment before. Decoding is exact, in time linear in the longest segment.
+    score of a segmentation sums, over its segments, the label's weights for the features of each
+    token, of the first and of the last one; for the length; for features of the whole segment; and
+    for the move from the previous one. Decoding is exact, in time linear in the longest segment.
 
     Parameters
     ----------
     C : float, "scale" or "auto", default="scale"; as for :class:`hingeline.ChainSSVM`
     max_length : int or dict of label to int, optional
-        The most tokens a segment may have; default, for each label: what the training data have.
+        The most tokens a segment may have; by default, for each label, the training maximum.
     loss : "hamming" or "spans", default="hamming"
-        Tokens whose IOB2 tag is wrong; or spans missed plus spans invented.
+        The number of tokens with a wrong IOB2 tag, or of spans missed plus spans invented.
     class_weight : dict or "balanced", optional
-        Multiplies what tokens whose true label it is, or true and predicted spans of it, count.
+        Factors on the loss of tokens, by true label; or on that of spans, by their label.
     segment_features : SegmentTemplates, optional
-        Features of whole segments, such as ``SegmentTemplates(lexicon={"city": cities})``; their
-        lengths always count. A clone of it is fitted with the model.
+        Features of whole segments, such as ``SegmentTemplates(lexicon={"city": cities})``; lengths
+        are always features. A clone of it is fitted with the model.
     scheme : "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default="auto"
-        Tag scheme of y, where y are tags. ``"auto"`` finds it, and reads tags that it forbids as
-        conlleval does, with a warning; a scheme that is named refuses them.
+        Tag scheme of y, if y holds tags. ``"auto"`` finds it, and reads tags that it forbids as
+        conlleval does, with a warning; if you name a scheme, they are refused.
     rescale : {"margin"}; slack rescaling has no exact oracle for segments
     violators : "argmax", int or "all", optional; for ``slack="sum"``, as for ChainSSVM
 
     Attributes
     ----------
-    classes_ : ndarray; the labels of segments, ``"O"`` among them if tokens are outside
+    classes_ : ndarray; the labels of segments, with ``"O"`` if some tokens are outside spans
     max_length_ : ndarray of int, (labels,)
-    scheme_ : str or None; the tag scheme of y and of predictions; None where y were spans
+    scheme_ : str or None; the tag scheme of y and of predictions; None if y held spans
     segment_encoder_ : SegmentTemplates or None
     token_coef_, first_coef_, last_coef_ : ndarray of shape (labels, features)
-        Weights of all tokens of a segment, and what its first and last token have beside them.
+        Weights of all tokens of a segment, and additional ones of its first and last token.
     length_coef_ : ndarray of shape (labels, buckets); lengths 1, 2, 3, 4, 5–6, 7–8, 9–12, …
     segment_coef_ : ndarray of shape (labels, segment features)
 
@@ -190,7 +190,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         checks.require(isinstance(self.loss, str), text, TypeError)
         checks.one_of("loss", self.loss, ("hamming", "spans"))
         checks.one_of("rescale", self.rescale, ("margin",))
-        checks.require(self.scheme is not None, "scheme=None says nothing of tags: use 'auto'.")
+        checks.require(self.scheme is not None, "scheme=None cannot read tags: use 'auto'.")
         if not isinstance(self.segment_features, (type(None), SegmentTemplates)):
             what = f"None or SegmentTemplates(), got {self.segment_features!r:.60}"
             raise TypeError(f"segment_features must be {what}.")
@@ -206,7 +206,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         Parameters
         ----------
         X : list of sequences, TokenTable, SparseSequences, or all tokens stacked
-            As for :meth:`hingeline.ChainSSVM.fit`; features of segments want words.
+            As for :meth:`hingeline.ChainSSVM.fit`; features of segments need words.
         y : list of outputs
             Each a list of tags, one per token (B-PER, I-PER, O, …), or of spans (first token, token
             after the last, label). Predictions have the same form.
@@ -227,7 +227,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         self.segment_encoder_, segments = None, None
         if self.segment_features is not None and self.segment_features.reads_words:
             self.segment_encoder_ = clone(self.segment_features)
-            checks.require(lengths is None, "features of segments want words: leave lengths out.")
+            checks.require(lengths is None, "features of segments need words: leave lengths out.")
             spans = cut_spans(first, stop, kinds, offsets)
             segments = self.segment_encoder_.fit_transform(X, spans)
         counted = kind if self.loss == "spans" else labels >> (2 * bits)
@@ -252,7 +252,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
             given = dict.fromkeys(labels, given)
         for label in given:
             if label not in labels:
-                checks.warn(f"max_length has {label!r}, which is no label here: is it misspelt?")
+                checks.warn(f"max_length has {label!r}, which is not a label of y: is it misspelt?")
         most = [1 if label == OUTSIDE else given.get(label) for label in labels]
         allowed = np.array([n or own for n, own in zip(most, seen, strict=True)], dtype=np.int64)
         for p in np.flatnonzero(stop - first > allowed[kind]):
@@ -323,7 +323,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         return self._cut(numbers, problem.offsets), problem.offsets
 
     def predict(self, X: Any, lengths: Any = None) -> Any:
-        """Tags of every sequence, or spans where y were spans; X and lengths as for :meth:`fit`."""
+        """Tags of every sequence, or spans if y held spans; X and lengths as for :meth:`fit`."""
         return self._write(*self._find(X, lengths))
 
     def predict_spans(self, X: Any, lengths: Any = None) -> list[list[Span]]:
@@ -331,10 +331,10 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         return self._find(X, lengths)[0]
 
     def predict_nbest(self, X: Any, n: int, lengths: Any = None) -> list[list[tuple[Any, float]]]:
-        """The n best segmentations of every sequence, exactly, for input as in :meth:`predict`.
+        """The exact n best segmentations of every sequence, for input as in :meth:`predict`.
 
         A list of (tags or spans, score) per sequence, best first; the first is what :meth:`predict`
-        gives. One that has fewer segmentations gives all. Scores are no probabilities.
+        gives. A sequence with fewer gives all of them. Scores are not probabilities.
         """
         found = []
         for rows, scores in self._n_best(segment.n_best_all, self._prepare(X, lengths), n):
@@ -359,7 +359,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         return schemes.write_spans(found, offsets.tolist(), self.scheme_ or "IOB2")
 
     def list_weights(self, X: Any, output: Any) -> dict[tuple[int, str, str, str], Any]:
-        """All that one output, spans or tags, has weights for, X being one sequence.
+        """All features of one output (spans or tags) for X of one sequence.
 
         From token, kind, name and label to value and weight; their products sum to the score.
         """
@@ -381,7 +381,7 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         while s < offsets[-1]:
             e, label = ends.get(s, (s + 1, OUTSIDE))
             k, text, m = labels.index(label), str(label), len(labels)
-            checks.require(e - s <= self.max_length_[k], f"{text!r} is never so long as {e - s}.")
+            checks.require(e - s <= self.max_length_[k], f"{text!r} is never as long as {e - s}.")
             edges = (("first", s), ("last", e - 1)) if self.max_length_[k] > 1 else ()
             for role, t in (*(("", t) for t in range(s, e)), *edges):
                 c = ("", "first", "last").index(role) * m + k
@@ -426,9 +426,9 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         return *(self.to_tags(X, side) for side in sides), *scores, sorted(found)
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
-        """F1 of spans, those of all sequences together; ``sample_weight`` has one per sequence.
+        """F1 of the spans of all sequences together; ``sample_weight`` has one per sequence.
 
-        1 where there are no spans and none was found.
+        It is 1 if there are no spans and none was predicted.
         """
         found, offsets = self._find(X, lengths)
         _, first, stop, kinds = self._read_outputs(y, offsets, lengths)

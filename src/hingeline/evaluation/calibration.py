@@ -26,13 +26,13 @@ FOLDS = 5  # Parts of the held-out sequences for the estimate of the calibration
 def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:
     """Expected calibration error with bins of equal mass.
 
-    Predictions are sorted by probability and cut into bins of equally many (equal probabilities
-    stay together); the result is the mean over all predictions of the distance between a bin's
-    mean probability and its share of right predictions, ``nan`` without any.
+    Predictions are sorted by probability and cut into bins of equal size (equal probabilities
+    stay together). The result is the mean over all predictions of the distance between their bin's
+    mean probability and its share of correct predictions; ``nan`` without predictions.
 
     Parameters
     ----------
-    probability, right : array-like of shape (predictions,), the latter whether each was right
+    probability, right : array-like of shape (predictions,); right: whether each was correct
     n_bins : int, default=15
 
     Examples
@@ -44,7 +44,7 @@ def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:
     positive("n_bins", n_bins, integer=True)
     p, truth = np.asarray(probability, dtype=np.float64), np.asarray(right, dtype=np.float64)
     text = f"probability has shape {p.shape} and right has {truth.shape}"
-    require(p.ndim == 1 and p.shape == truth.shape, f"{text}: both must be vectors of one length.")
+    require(p.ndim == 1 and p.shape == truth.shape, f"{text}: both must be equally long vectors.")
     if len(p) == 0:
         return float("nan")
     bins = np.searchsorted(np.sort(p), p) * int(n_bins) // len(p)
@@ -111,7 +111,7 @@ class _Predicted(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class CalibratedChain(BaseEstimator):
-    """Probabilities that labels and spans predicted by a fitted chain are right.
+    """Probabilities that labels and spans predicted by a fitted chain are correct.
 
     The margin of a token is the score of the best labelling minus that of the best one with
     another label there. The margin of a span is the score of the best labelling minus that of the
@@ -122,14 +122,14 @@ class CalibratedChain(BaseEstimator):
     ----------
     model : fitted ChainSSVM, which is not changed
     method : {"isotonic", "sigmoid"}, default="isotonic"
-        Steps (needs some hundred predictions), or a logistic curve (two parameters).
+        A step function (needs a few hundred predictions), or a logistic curve (two parameters).
 
     Attributes
     ----------
     calibration_error_ : dict
-        ``"tokens"`` and ``"spans"``: expected calibration error on the held-out data, where the
-        probabilities of each fifth of the sequences come from the other four; ``nan`` where there
-        is nothing to measure.
+        ``"tokens"`` and ``"spans"``: expected calibration error on the held-out data; the
+        probabilities of each fifth of the sequences are learned from the other four. ``nan`` if
+        there is nothing to measure.
 
     Examples
     --------
@@ -166,10 +166,10 @@ class CalibratedChain(BaseEstimator):
         return self
 
     def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
-        """Write the model to a file and the calibration with it; options as of its own ``save``.
+        """Write the model and its calibration to a file; options as for the model's ``save``.
 
-        The file is that of the model for ``hingeline.load`` and the command line;
-        :meth:`load` reads both.
+        ``hingeline.load`` reads the model alone, :meth:`load` reads both. The command line can use
+        the file too.
         """
         check_is_fitted(self, "token_map_")
         maps = {"tokens": self.token_map_, "spans": self.span_map_}
@@ -181,7 +181,7 @@ class CalibratedChain(BaseEstimator):
 
     @classmethod
     def load(cls, path: Any, model: Any = None) -> Self:
-        """The calibrated model that :meth:`save` wrote; around ``model`` if that is at hand."""
+        """Load what :meth:`save` wrote; ``model`` is used if it is loaded already."""
         model = load(path, object) if model is None else model
         known = model.metadata_.get("calibration")
         how = "hingeline calibrate, or fit() of a CalibratedChain, learns it from held-out data"
@@ -253,13 +253,13 @@ class CalibratedChain(BaseEstimator):
         return labels
 
     def predict_proba_tokens(self, X: Any, lengths: Any = None) -> list[Array]:
-        """Probability that the predicted label of each token is right, by sequence."""
+        """Probability that the predicted label of each token is correct, by sequence."""
         check_is_fitted(self, "token_map_")
         found = self._predict(X, lengths)
         return np.split(self.token_map_(found.margins), found.offsets[1:-1])
 
     def predict_proba_spans(self, X: Any, lengths: Any = None) -> list[list[SureSpan]]:
-        """Predicted spans, each with the probability that its type and both its ends are right.
+        """Predicted spans, each with the probability that its type and both ends are correct.
 
         A list for each sequence, of (type, first token, token after the last, probability).
         """

@@ -36,7 +36,7 @@ class WeightRow(NamedTuple):
 
 
 def weights_table(model: Any) -> Iterator[WeightRow]:
-    """The weights of a fitted ChainSSVM, MulticlassSSVM or SegmentSSVM that are not 0, as rows.
+    """The nonzero weights of a fitted ChainSSVM, MulticlassSSVM or SegmentSSVM, as rows.
 
     Features are named by the model's encoder, by ``feature_names_in_``, or by their number.
     """
@@ -98,7 +98,7 @@ def write_weights(path: str | os.PathLike[str], model: Any) -> int:
     r"""Write :func:`weights_table` as tab-separated text, atomically.
 
     The first line names the columns. Backslashes, tabs and line ends in names are written
-    ``\\``, ``\t``, ``\n`` and ``\r``. Weights have all their digits.
+    ``\\``, ``\t``, ``\n`` and ``\r``. Weights are written with all digits.
 
     The file is compressed if its path ends in ``.gz``. Returns the number of rows written.
     """
@@ -171,7 +171,7 @@ def read_features(model: Any) -> tuple[list[Any], Array, Array]:
 
 
 class FeatureWeight(NamedTuple):
-    """What one feature adds to the score of one label, per unit of its value."""
+    """What one feature adds to the score of one label, per unit of the feature's value."""
 
     label: Any
     feature: str
@@ -189,15 +189,15 @@ class TransitionWeight(NamedTuple):
 def top_features(model: Any, n: int = 10, feature_names: Names = None) -> list[FeatureWeight]:
     """The features that speak most for and most against each label, the largest weight first.
 
-    Labels are in the order of ``classes_``; the constant feature is called ``(constant)``. Of
-    segments the features are those of all tokens, then what first and last tokens have beside,
-    ``LOC (first)``; features of whole segments stand with the first of these.
+    Labels are in the order of ``classes_``; the constant feature is called ``(constant)``. For
+    segments, features of all tokens come first, with features of whole segments; then come the
+    additional ones of first and last tokens, such as ``LOC (first)``.
 
     Parameters
     ----------
     model : fitted ChainSSVM, MulticlassSSVM, MultilabelSSVM, GraphSSVM or SegmentSSVM
-    n : int, default=10; of each label the n largest positive and the n smallest negative weights
-    feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
+    n : int, default=10; the n largest positive and n smallest negative weights of each label
+    feature_names : sequence of str; default: the model's own, or x0, x1, ... if it has none
     """
     positive("n", n, integer=True)
     labels, features, constant = read_features(model)
@@ -233,7 +233,7 @@ def _both_ends(weights: Array, n: int) -> Array:
 def transition_table(model: Any) -> list[TransitionWeight]:
     """Weights of all moves of a ChainSSVM or SegmentSSVM, in the order of ``classes_``.
 
-    If the model has boundary weights, first labels come from ``(start)`` and last ones go to
+    If the model has boundary weights, first labels follow ``(start)`` and last labels precede
     ``(end)``.
     """
     blocks = read_blocks(model)
@@ -245,7 +245,7 @@ def transition_table(model: Any) -> list[TransitionWeight]:
 
 
 class Contribution(NamedTuple):
-    """What one feature or move adds to the lead of the chosen labels over the other ones."""
+    """What one feature or move adds to the lead of the chosen labels over the others."""
 
     position: int  # the token; a transition is at its second one
     kind: str  # feature, constant, transition, start or end
@@ -259,14 +259,14 @@ class Contribution(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """The lead of the predicted labels over others, taken apart; :func:`explain` makes it.
+    """The lead of the predicted labels over others, term by term; returned by :func:`explain`.
 
     Attributes
     ----------
     chosen, other : list; the predicted labels, and those they are compared with
     score, other_score : float; their scores under the model
     margin : float; ``score − other_score``, which is the sum of the contributions
-    rows : list of Contribution; the largest in absolute value first, without those of zero
+    rows : list of Contribution; the largest in absolute value first, without zeros
     """
 
     chosen: list[Any]
@@ -313,7 +313,7 @@ class Explanation:
 def explain(
     model: Any, x: Any, *, index: Index = None, against: Any = None, feature_names: Names = None
 ) -> Explanation:
-    """Why a model predicts the labels it does, and not the next best ones.
+    """Explain why a model predicts its labels, and not the next best ones.
 
     The score of labels is a sum of weights, so the lead of the predicted labels over any others
     is a sum over the features and moves in which the two differ.
@@ -322,13 +322,13 @@ def explain(
     ----------
     model : fitted ChainSSVM, MulticlassSSVM, SegmentSSVM or DependencySSVM
     x : array-like or sparse matrix
-        One sequence (tokens, features), or one example (features,) of a MulticlassSSVM; a
-        sentence of a DependencySSVM, whose features of arcs are told for every word that differs.
-    index : int; if given, x is what ``predict`` takes, and ``x[index]`` is explained
+        One sequence (tokens, features), or one example (features,) of a MulticlassSSVM; for a
+        DependencySSVM a sentence, explained by the arc features of every word that differs.
+    index : int; if given, x has the form that ``predict`` takes, and ``x[index]`` is explained
     against : sequence of labels, optional
         Compare with these, say the true ones; a MulticlassSSVM takes one label or a list of it.
-        The default is the runner-up: the labels of the second highest score.
-    feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
+        The default is the runner-up: the labels with the second highest score.
+    feature_names : sequence of str; default: the model's own, or x0, x1, ... if it has none
 
     Examples
     --------

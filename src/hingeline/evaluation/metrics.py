@@ -45,11 +45,11 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
     """Check two lists of label sequences against each other and number their labels."""
     true, predicted = _lists(y_true, "y_true"), _lists(y_pred, "y_pred")
     text = f"y_true has {len(true)} sequences and y_pred has {len(predicted)}"
-    require(len(true) == len(predicted), f"{text}: they must have one length.")
+    require(len(true) == len(predicted), f"{text}: they must have the same length.")
     require(any(true) or any(predicted), "y_true is empty: there are no labels to compare.")
     for i, (a, b) in enumerate(zip(true, predicted, strict=True)):
         text = f"y_true[{i}] has {len(a)} labels and y_pred[{i}] has {len(b)}"
-        require(len(a) == len(b), f"{text}: they must have one length.")
+        require(len(a) == len(b), f"{text}: they must have the same length.")
     flat = [label for side in (true, predicted) for labels in side for label in labels]
     with retell("a label is not hashable: ", ".", TypeError, error=TypeError):
         distinct = list(dict.fromkeys(flat))
@@ -116,7 +116,7 @@ class Score:
     """Precision, recall and F1 of one label, one type of span, or their average.
 
     ``support`` is how often it is true, ``predicted`` how often it is predicted and ``correct``
-    how often both. A ratio whose denominator is zero is 0.
+    how often it is both. A ratio whose denominator is zero is 0.
     """
 
     name: Any
@@ -129,12 +129,12 @@ class Score:
 
     @property
     def iou(self) -> float:
-        """Intersection over union: correct ones by those that are true, predicted or both."""
+        """Intersection over union: correct ones over those that are true, predicted or both."""
         union = self.support + self.predicted - self.correct
         return self.correct / union if union else 0.0
 
     def to_dict(self, key: str = "name") -> dict[str, Any]:
-        """The fields, the name under ``key``."""
+        """The fields as a dict, with the name under ``key``."""
         fields = asdict(self)
         return {key: fields.pop("name"), **fields}
 
@@ -187,7 +187,7 @@ def score_spans(counts: SpanCounts) -> SpanScores:
 def span_f1_score(
     y_true: Any, y_pred: Any, *, scheme: str = "auto", mode: str = "default", average: str = "micro"
 ) -> float:
-    """F1 of spans, one number; for scikit-learn's ``make_scorer``.
+    """F1 of spans as one number, for scikit-learn's ``make_scorer``.
 
     Parameters
     ----------
@@ -213,10 +213,10 @@ def iou_score(y_true: Any, y_pred: Any, *, weights: Any = None, void_label: Any 
 
     Parameters
     ----------
-    y_true, y_pred : lists of label sequences, e.g. of the nodes or pixels of each picture
+    y_true, y_pred : lists of label sequences, e.g. of the nodes or pixels of each image
     weights : list of sequences, optional
-        How much each node counts, e.g. ``[x.node_weights for x in X]``, its pixels.
-    void_label : label whose true nodes do not count, optional
+        How much each node counts, e.g. ``[x.node_weights for x in X]``.
+    void_label : label, optional; nodes with this true label do not count
 
     Examples
     --------
@@ -239,17 +239,17 @@ def iou_score(y_true: Any, y_pred: Any, *, weights: Any = None, void_label: Any 
 def scorer(name: str, **options: Any) -> Any:
     """A score by its name, for ``scoring=`` of scikit-learn's searches and cross-validation.
 
-    These take bare names of scikit-learn's own scores only, from a list that is closed when it is
-    imported: ``scoring="span_f1"`` is refused there, ``scoring=scorer("span_f1")`` is not.
+    These accept only scikit-learn's own scores as bare names: ``scoring="span_f1"`` is refused
+    there, ``scoring=scorer("span_f1")`` is not.
 
     Parameters
     ----------
     name : str
-        Of sequences ``"token_accuracy"``, ``"sequence_accuracy"``, ``"span_precision"``,
+        For sequences ``"token_accuracy"``, ``"sequence_accuracy"``, ``"span_precision"``,
         ``"span_recall"``, ``"span_f1"``, ``"span_f1_macro"``, ``"span_f1_weighted"``,
-        ``"segment_f1"`` (each run of one plain label is a span); of pictures ``"iou"``; of sets of
-        labels ``"hamming_loss"`` (minus it), ``"example_f1"``, ``"subset_accuracy"``,
-        ``"micro_f1"`` and ``"macro_f1"``; of labels in a tree, with the option ``taxonomy``,
+        ``"segment_f1"`` (each run of one plain label is a span); for images ``"iou"``; for sets of
+        labels ``"hamming_loss"`` (negated), ``"example_f1"``, ``"subset_accuracy"``,
+        ``"micro_f1"`` and ``"macro_f1"``; for labels in a tree, with the option ``taxonomy``,
         ``"hierarchical_precision"``, ``"hierarchical_recall"`` and ``"hierarchical_f1"``.
     **options : passed to :func:`evaluate`, :func:`iou_score` or :func:`hierarchical_scores`
 
@@ -287,7 +287,7 @@ def _score_by_name(y_true: Any, y_pred: Any, name: str, **options: Any) -> float
 
 
 class MultilabelScores(NamedTuple):
-    """Measures of sets of labels; all but the first are better when larger."""
+    """Measures of sets of labels; for all but the first, larger is better."""
 
     hamming_loss: float
     example_f1: float
@@ -299,9 +299,9 @@ class MultilabelScores(NamedTuple):
 def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> MultilabelScores:
     """The usual measures of predicted sets of labels: indicators (n_samples, n_labels).
 
-    Share of wrong indicators; F1 of each example's set, averaged, an empty set that is rightly
-    predicted counting 1; share of sets that are wholly right; F1 of all indicators together; F1 of
-    each label, averaged, 0 for a label neither present nor predicted.
+    Share of wrong indicators; mean F1 of the examples' sets, where a correctly predicted empty set
+    counts 1; share of sets that are entirely correct; F1 of all indicators together; mean F1 of the
+    labels, where a label neither present nor predicted counts 0.
     """
     from sklearn.metrics import accuracy_score, f1_score, hamming_loss
 
@@ -322,7 +322,7 @@ def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Mu
 
 
 class AttachmentScores(NamedTuple):
-    """Shares of words whose head, or head and relation, is right."""
+    """Shares of words whose head, or head and relation, is correct."""
 
     uas: float
     las: float
@@ -333,8 +333,8 @@ class AttachmentScores(NamedTuple):
 def attachment_scores(y_true: Any, y_pred: Any, words: Any = None) -> AttachmentScores:
     """Unlabelled and labelled attachment of dependency trees, as the CoNLL 2018 evaluation counts.
 
-    It counts all words, punctuation too, and compares relations up to their first colon. With the
-    words of the gold file its F1 is this share.
+    It counts all words, including punctuation, and compares relations up to their first colon. If
+    the words are those of the gold file, its F1 is this share.
 
     Parameters
     ----------
@@ -342,11 +342,11 @@ def attachment_scores(y_true: Any, y_pred: Any, words: Any = None) -> Attachment
     words : list of sequences of bool, optional
         Which words count, e.g. ``[[tag != "PUNCT" for tag in tags] for tags in …]``.
     """
-    require(len(y_true) == len(y_pred), f"{len(y_true)} trees and {len(y_pred)} predicted ones.")
+    require(len(y_true) == len(y_pred), f"{len(y_true)} trees, but {len(y_pred)} predicted ones.")
     right = []
     for i, (truth, found) in enumerate(zip(y_true, y_pred, strict=True)):
         given = [True] * len(truth) if words is None else words[i]
-        sizes = f"tree {i} has {len(truth)} words, and {len(found)} predicted ones."
+        sizes = f"tree {i} has {len(truth)} words, but {len(found)} predicted ones."
         require(len(truth) == len(found) == len(given), sizes)
         for (h, a), (k, b), counted in zip(truth, found, given, strict=True):
             if counted:
@@ -368,7 +368,7 @@ class HierarchicalScores(NamedTuple):
 def hierarchical_scores(y_true: Any, y_pred: Any, taxonomy: Taxonomy) -> HierarchicalScores:
     """Precision, recall and F1 of labels together with all labels above them.
 
-    With A(y) the label y and its ancestors but the root: ``Σ|A(ŷ) ∩ A(y)|`` over ``Σ|A(ŷ)|`` is
+    With A(y) the label y and its ancestors except the root: ``Σ|A(ŷ) ∩ A(y)|`` over ``Σ|A(ŷ)|`` is
     the precision and over ``Σ|A(y)|`` the recall. S. Kiritchenko, S. Matwin, A. F. Famili,
     *Functional annotation of genes using hierarchical text categorization*, 2005.
 
@@ -424,20 +424,20 @@ def resample(
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of predicted labels; :func:`evaluate` makes it.
+    """Scores of predicted labels; returned by :func:`evaluate`.
 
     Attributes
     ----------
     n_sequences, n_tokens : int
     token_accuracy, sequence_accuracy : float
-        Share of tokens labelled right, and of sequences without a wrong token.
+        Share of tokens labelled correctly, and of sequences without a wrong token.
     scheme : str or None; tag scheme, None if labels are not span tags
     mode : str; how spans were read
     spans : SpanScores or None; None if labels are not span tags
     per_label : tuple of Score; of each label, token by token
     labels : tuple; all that are true or predicted, the rows and columns of ``confusion``
     confusion : int ndarray (labels, labels); ``[a, b]``: tokens of label a predicted as b
-    intervals : dict of str to (low, high); bootstrap intervals by score, empty if not asked for
+    intervals : dict of str to (low, high); bootstrap intervals by score; empty by default
     """
 
     n_sequences: int
@@ -463,7 +463,7 @@ class Evaluation:
     span_f1 = property(lambda self: self.spans and self.spans.micro.f1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and strings, as JSON can hold them."""
+        """Plain lists, numbers and strings, which JSON can hold."""
         plain = ("n_sequences", "n_tokens", "token_accuracy", "sequence_accuracy", "scheme", "mode")
         averages = {} if self.spans is None else {n: getattr(self.spans, n).f1 for n in AVERAGES}
         return {
@@ -477,7 +477,7 @@ class Evaluation:
         }
 
     def summary(self) -> list[tuple[str, str, str]]:
-        """Rows (score, value, interval or nothing) for a terminal."""
+        """Rows (score, value, interval if there is one) for a terminal."""
         names = [*ACCURACIES, *(SPAN_SCORES if self.spans else ())]
         intervals = {k: f"{low:.4f} to {high:.4f}" for k, (low, high) in self.intervals.items()}
         values = ((name, f"{getattr(self, name):.4f}") for name in names)
@@ -486,8 +486,8 @@ class Evaluation:
     def table(self, by: str | None = None) -> list[tuple[str, str, str, str, str]]:
         """Rows (name, precision, recall, F1, support) for a terminal, the heading first.
 
-        By ``"type"`` spans with their averages, by ``"label"`` tokens; the default is the type
-        where labels are span tags.
+        ``"type"`` lists spans with their averages, ``"label"`` tokens; the default is ``"type"`` if
+        labels are span tags.
         """
         spans = self.spans
         by = by or ("label" if spans is None else "type")
@@ -536,12 +536,12 @@ def evaluate(
     ----------
     y_true, y_pred : list of label sequences
     scheme : str or None, default="auto"
-        One of :data:`hingeline.schemes.SCHEMES`; ``"auto"`` finds it by the true labels and
-        leaves spans out if labels are not span tags, None leaves them out in any case.
-        ``"segments"`` is for plain labels: each run of one label but ``O`` is a span.
+        One of :data:`hingeline.schemes.SCHEMES`; ``"auto"`` finds it from the true labels and
+        leaves spans out if labels are not span tags; None always leaves them out.
+        ``"segments"`` is for plain labels: each run of one label except ``O`` is a span.
     mode : {"default", "strict"}, default="default"
         How labels that the scheme forbids are read; see :func:`hingeline.schemes.spans`.
-    bootstrap : int, default=0; resamples for intervals, say 1000; 0 for none
+    bootstrap : int, default=0; number of resamples for intervals, say 1000; 0 for none
     level : float, default=0.95; coverage of each interval
     random_state : int or numpy Generator, default=0; seed of the resamples
 

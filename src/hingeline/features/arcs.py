@@ -96,17 +96,18 @@ class ArcFeatures(BaseEstimator):
     Parameters
     ----------
     arcs : sequence of str, optional
-        Templates of arcs without labels. By default :data:`ARCS`, those of them whose columns are
-        there: the first-order set of McDonald, Crammer and Pereira (2005).
+        Templates of arcs without labels. By default those of :data:`ARCS` whose columns are
+        present: the first-order set of McDonald, Crammer and Pereira (2005).
     labels : sequence of str, optional; templates that have a weight for each label
-        By default :data:`LABELS`, likewise. Those of one word alone cost least.
+        By default those of :data:`LABELS`, likewise. Templates of a single word cost least.
     between : str or None, default="upos"
-        For each value that this column has between head and modifier, a feature with the values of
-        both: best a column of few values.
-    columns : sequence of str; the names of the columns where words are tuples
+        For each value of this column between head and modifier, a feature that also has the
+        column's values at both; a column with few values is best.
+    columns : sequence of str; the names of the columns if words are tuples
     arc_bits, label_bits : int, optional
-        The tables have ``2^bits`` rows, of 8 weights and of one for each label. By default at least
-        four rows for each word of training, and half a row for labels: 20 and 17 bits at most.
+        The tables have ``2^bits`` rows: of 8 weights for arcs, of one weight per label for labels.
+        By default at least four rows per training word for arcs and half a row for labels, with 20
+        and 17 bits at most.
 
     Attributes
     ----------
@@ -125,9 +126,9 @@ class ArcFeatures(BaseEstimator):
     label_bits: int | None = None
 
     def read(self, X: Any, empty: bool = False) -> TokenTable:
-        """Sentences as a table: of dicts, of tuples (``columns``), of plain forms, or a table.
+        """Sentences as a table, from dicts, tuples (``columns``), plain forms, or a table.
 
-        Sentences without words, and no sentences, are refused unless they may be ``empty``.
+        Empty sentences and an empty X are refused unless ``empty`` is true.
         """
         if isinstance(X, TokenTable):
             table = X
@@ -144,7 +145,7 @@ class ArcFeatures(BaseEstimator):
                 names = tuple(first)
                 X = [[*_read_dicts(sentence, names, i)] for i, sentence in enumerate(X)]
             elif isinstance(first, tuple):
-                what = f"words have {len(first)} columns, and columns= names {len(names)}"
+                what = f"words have {len(first)} columns, but columns= names {len(names)}"
                 require(len(first) == len(names), f"{what}: pass features=ArcFeatures(columns=…).")
             table = TokenTable.from_sentences(X, names)
         require(empty or len(table), "X is empty: there are no sentences.")
@@ -153,7 +154,7 @@ class ArcFeatures(BaseEstimator):
         return table
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Choose the templates whose columns are there, and number the tags between."""
+        """Choose the templates whose columns are present, and number the tags between."""
         table = self.read(X)
         known = {*table.names, *(DERIVED if "form" in table.names else ())}
         self.arcs_ = _choose(self.arcs, ARCS, known, "arcs")
@@ -232,7 +233,7 @@ class ArcFeatures(BaseEstimator):
         return {name: getattr(self, f"{name}_") for name in (*_STATE, *_BITS)}, {}
 
     def restore(self, meta: Any, arrays: Any) -> Self:
-        """Take over what :meth:`to_state` gave."""
+        """Restore the state that :meth:`to_state` returned."""
         for name in _STATE:
             texts = meta[name]
             require(type(texts) is list and {*map(type, texts)} <= {str}, f"{name} must be texts")

@@ -385,13 +385,12 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
     ``"a"``                   ``a``
     ========================= ===========================
 
-    An attribute that a token has twice counts twice. Unlike python-crfsuite, a token that is one
-    string is one attribute, not its characters. Tokens are read once, and an attribute's text is
-    made once per distinct ``(key, value)``.
+    An attribute that a token has twice counts twice. Unlike in python-crfsuite, a token that is a
+    string is one attribute, not a list of characters.
 
     Parameters
     ----------
-    min_count : int, default=1; drop attributes that fewer training tokens have
+    min_count : int, default=1; drop attributes of fewer training tokens than this
     dtype : {np.float32, np.float64}, default=np.float32; type of the values
 
     Attributes
@@ -498,12 +497,12 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         return names
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What was learned, as metadata that JSON can hold, and arrays."""
+        """The learned state, as metadata that JSON can hold, and arrays."""
         check_is_fitted(self, "vocabulary_")
         return {}, pack_strings("attributes", list(self.vocabulary_))
 
     def restore(self, meta: Any, arrays: Any) -> Self:
-        """Know what :meth:`to_state` gave; ``ValueError`` if that is inconsistent."""
+        """Restore what :meth:`to_state` returned; ``ValueError`` if that is inconsistent."""
         self._check_parameters()
         return self._know(get_strings(arrays, "attributes"))
 

@@ -162,7 +162,7 @@ def stack_labels(
     y = y.to_list() if hasattr(y, "to_list") else y
     what = f"X has {len(offsets) - 1} {whole}s and y has {len(y)}"
     if len(y) == offsets[-1] and not isinstance(y[0], (list, tuple, np.ndarray)):
-        how = f"cut y as X is cut, one list for each {whole}"
+        how = f"cut y like X, one list for each {whole}"
         raise ValueError(f"{what} labels, one for each {part}: {how}.")
     require(len(y) == len(offsets) - 1, f"{what}: there must be as many.")
     flat = []
@@ -349,7 +349,7 @@ def _without_words(sentences: Any, encoder: Any) -> Any:
     """The encoder, unless words stand beside lists or dicts of features."""
     whole = (sentence for sentence in sentences if isinstance(sentence, (list, tuple)))
     if str in {*map(type, chain.from_iterable(whole))}:
-        what = "X holds strings beside lists or dicts of features, lists of different depth"
+        what = "X holds both strings and lists or dicts of features as tokens"
         raise TypeError(f"{what}: give every token as a string, or each as its features.")
     return encoder
 
@@ -375,11 +375,11 @@ def _cut(X: Any, lengths: Any) -> Any:
 class Encoder(  # type: ignore[call-arg]
     TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 ):
-    """Sentences to sparse tokens, by features that are learned from sentences.
+    """Encodes sentences as sparse tokens, by features that are learned from sentences.
 
     A subclass has the parameters ``min_count`` and ``dtype``, and ``_learn`` and ``_look_up``,
-    which take sentences and return them encoded; ``_learn`` anew or, as its second argument says,
-    more. ``to_state`` says what it has learned, for ``restore`` of one with the same parameters.
+    which take sentences and return them encoded; the second argument of ``_learn`` says whether to
+    keep known features. ``to_state`` returns what was learned, for ``restore`` of an equal encoder.
     """
 
     def fit(self, X: Any, y: Any = None) -> Any:
@@ -393,22 +393,22 @@ class Encoder(  # type: ignore[call-arg]
         return self._learn(X, False)
 
     def transform(self, X: Any) -> SparseSequences:
-        """Encode sentences by the features known; others are left out."""
+        """Encode sentences by the known features; others are left out."""
         check_is_fitted(self, "n_features_out_")
         return self._look_up(X)
 
     def partial_fit_transform(self, X: Any) -> SparseSequences:
-        """Encode sentences and learn features that are new; known ones keep their columns.
+        """Encode sentences and learn new features; known ones keep their columns.
 
-        New features get the columns behind the known ones, if at least ``min_count`` tokens of
-        these sentences have them. Hashed features have their columns already.
+        New features get columns after the known ones, if at least ``min_count`` tokens of these
+        sentences have them. Hashed features already have their columns.
         """
         if not hasattr(self, "n_features_out_"):
             return self.fit_transform(X)
         return self._learn(X, True)
 
     def count(self, X: Any) -> tuple[Self, SparseSequences, Array]:
-        """Learn the features of one block of data, however rare, for :func:`merge_encoders`.
+        """Learn all features of one block of data, for :func:`merge_encoders`.
 
         Returns a fitted clone that knows all features of X (which may be empty), X encoded by it,
         and how often each column occurs, in the sense of ``min_count``.
@@ -422,7 +422,7 @@ class Encoder(  # type: ignore[call-arg]
         return encoder, found, counts
 
     def set_output(self, *, transform: Any = None) -> Self:
-        """Refuse frames: encoders give sequences of sparse tokens, which frames do not hold."""
+        """Refuse frames: encoders return sequences of sparse tokens, which frames cannot hold."""
         what = f"{type(self).__name__} gives sequences of sparse tokens, not a table of {transform}"
         how = "leave set_output out; transform(X).matrix is a matrix of all tokens"
         require(transform in (None, "default"), f"{what}: {how}.")
@@ -450,8 +450,8 @@ def merge_encoders(
 ) -> tuple[Any, list[Array]]:
     """The encoder that a fit on all blocks of data, in their order, would give.
 
-    ``encoders`` and ``counts`` are what :meth:`Encoder.count` gave for each block. With the encoder
-    come each block's own columns in those of it, −1 where a feature is too rare, for
+    ``encoders`` and ``counts`` are what :meth:`Encoder.count` returned for each block. Also returns
+    the new columns of each block's features, −1 for features that are too rare, for
     :func:`hingeline.features.tables.renumber`. Hash collisions are those of the block with most.
     """
     require(len(encoders), "encoders is empty: there are no blocks.")
@@ -549,13 +549,13 @@ class PerToken(  # type: ignore[call-arg]
         return np.split(np.asarray(new), offsets[1:-1])
 
     def set_output(self, *, transform: Any = None) -> Self:
-        """Give a frame ("pandas", "polars") for each sequence, as scikit-learn's transformers."""
+        """Return a frame ("pandas", "polars") per sequence, as scikit-learn's transformers do."""
         for inner in (self.transformer, getattr(self, "transformer_", self.transformer)):
             inner.set_output(transform=transform)
         return self
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """The transformer's names."""
+        """The names that the transformer gives."""
         check_is_fitted(self, "transformer_")
         return np.asarray(self.transformer_.get_feature_names_out(input_features), dtype=object)
 

@@ -44,25 +44,25 @@ def read_words(X: Any, column: str | int) -> list[list[str]]:
 
 @dataclass(eq=False, repr=False)
 class SegmentTemplates(BaseEstimator):
-    """Features of whole segments: what a span of words is, beyond what its tokens are.
+    """Features of whole segments, in addition to those of their tokens.
 
-    Each has the value 1 and weights of its own for every label. What is learned are the spans of
-    the training data; a feature is there wherever the same words stand, span or not.
+    Each has the value 1 and its own weight for every label. They are learned from the spans of the
+    training data; a segment has a feature wherever the same words occur, as a span or not.
 
     Parameters
     ----------
     seen : bool, default=False
-        Whether the words are, somewhere in the training data, a span of a label; in the training
-        data themselves: in another sentence. A lexicon made of the training spans.
+        Whether the words are a span of a label somewhere in the training data (for a training
+        sentence: in another one). This is a lexicon made of the training spans.
     words : bool, default=False; the words themselves
-    shape : bool, default=False; the shapes of the words, of spans of up to five
-    first_last : bool, default=False; the first and the last word, of spans of two or more
+    shape : bool, default=False; the shapes of the words, for spans of up to five
+    first_last : bool, default=False; the first and the last word, for spans of two or more
     lexicon : dict of name to phrases, optional
-        Whether the words are a phrase of this list, words separated by blanks.
+        Whether the words are a phrase of this list, words separated by spaces.
     column : str or int, default=0
         Where the words are: a column of tuples or tables, a key of dicts.
-    min_count : int, default=1; what fewer training spans have is left out; not for lexicons
-    lower : bool, default=True; whether case is ignored, but for shapes
+    min_count : int, default=1; drop features of fewer training spans than this, except lexicons
+    lower : bool, default=True; whether case is ignored, except in shapes
 
     Attributes
     ----------
@@ -106,8 +106,8 @@ class SegmentTemplates(BaseEstimator):
     def fit_transform(self, X: Any, spans: Spans) -> tuple[Array, Array, Array]:
         """Learn from sentences and their spans (first token, token after the last, label).
 
-        Returns offsets by the last token of a segment (tokens + 1,), and for each feature of a
-        segment that ends there its length and the number of the feature, lengths rising.
+        Returns offsets by the last token of a segment (tokens + 1,), and for each feature of the
+        segments that end there the length and the number of the feature, in order of length.
         """
         self._check()
         sentences = self._read(X)
@@ -147,7 +147,7 @@ class SegmentTemplates(BaseEstimator):
         return alone
 
     def transform(self, X: Any) -> tuple[Array, Array, Array]:
-        """Features of the segments of other sentences, as :meth:`fit_transform` gives them."""
+        """Features of the segments of other sentences, as :meth:`fit_transform` returns them."""
         check_is_fitted(self, "n_features_out_")
         sentences = self._read(X)
         return self._encode(sentences, [set()] * len(sentences))
@@ -213,7 +213,7 @@ class SegmentTemplates(BaseEstimator):
         return np.array(self._names, dtype=object)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What was learned, as metadata that JSON can hold, and arrays."""
+        """The learned state, as metadata that JSON can hold, and arrays."""
         check_is_fitted(self, "n_features_out_")
         texts = [f"{template}\t{text}" for template, text, _ in self._entries]
         features = np.array([feature for *_, feature in self._entries], dtype=np.int64)
@@ -221,7 +221,7 @@ class SegmentTemplates(BaseEstimator):
         return {}, arrays | pack_strings("names", self._names)
 
     def restore(self, meta: Any, arrays: Any) -> Self:
-        """Know what :meth:`to_state` gave; ``ValueError`` if that is inconsistent."""
+        """Restore what :meth:`to_state` returned; ``ValueError`` if that is inconsistent."""
         self._check()
         parts = [text.partition("\t") for text in get_strings(arrays, "texts")]
         names = get_strings(arrays, "names")

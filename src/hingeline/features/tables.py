@@ -89,7 +89,7 @@ def skip_empty(X: Any, lengths: Any, find: Any, nothing: Any, *more: Any) -> Any
 class SparseSequences(_Cut):
     """Sequences of sparse tokens, stacked; what encoders return and ``ChainSSVM`` takes.
 
-    Stacked once by the encoder, it spares the estimator checking and stacking one matrix per
+    The encoder stacks them once, so the estimator need not check and stack a matrix for each
     sequence. ``sequences[i]`` is a CSR matrix (tokens, features); a slice, a mask or an array of
     numbers gives sequences again.
 
@@ -124,7 +124,7 @@ class SparseSequences(_Cut):
 
 
 def renumber(X: Any, columns: Array, n_columns: int) -> Any:
-    """Sparse tokens with other columns, rising in each row.
+    """Sparse tokens with renumbered columns, in ascending order in each row.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def renumber(X: Any, columns: Array, n_columns: int) -> Any:
 
 @dataclass(frozen=True)
 class TokenTable(_Cut):
-    """Tokens of many sentences, column by column, each column as numbers of its distinct values.
+    """Tokens of many sentences, stored by column as indices of its distinct values.
 
     A word that occurs a thousand times is stored once, so features of a column are computed on
     its distinct values and spread over the tokens by indexing. A table is a sequence of
@@ -170,7 +170,7 @@ class TokenTable(_Cut):
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Sequence[str]], offsets: Any) -> TokenTable:
-        """A table from all tokens' values, column by column."""
+        """A table from the values of all tokens, column by column."""
         builder = TableBuilder(len(columns))
         builder.extend([*columns.values()])
         return builder.table(tuple(columns), offsets)
@@ -236,7 +236,7 @@ class TokenTable(_Cut):
         return values[self.codes[k]]
 
     def sentences(self, column: str | int) -> list[list[str]]:
-        """One column, sentence by sentence; e.g. the labels that ``fit`` wants."""
+        """One column, sentence by sentence, e.g. the labels for ``fit``."""
         flat = self.column(column).tolist()
         return [flat[lo:hi] for lo, hi in pairwise(self.offsets.tolist())]
 
@@ -327,10 +327,9 @@ def from_frame(
 ) -> tuple[TokenTable | list[Array], list[list[Any]] | None]:
     """Cut a pandas or polars frame of tokens into sentences, and the labels of each.
 
-    Sentences are a TokenTable where the columns hold strings, arrays (tokens, columns) where they
-    hold numbers.
-    Rows of a group need not be neighbours: they are gathered, groups in the order of their first
-    row, rows of a group in the order of the frame.
+    Sentences are a TokenTable if the columns hold strings, arrays (tokens, columns) if they hold
+    numbers. The rows of a group need not be adjacent: groups come in the order of their first row,
+    and the rows of a group in the order of the frame.
 
     Parameters
     ----------
@@ -378,7 +377,7 @@ def from_frame(
 
 
 def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentence") -> Array:
-    """Labels of sentences, as ``predict`` returns them, as a column of the frame they are of.
+    """Turn labels of sentences, as ``predict`` returns them, into a column of their frame.
 
     Parameters
     ----------

@@ -107,12 +107,12 @@ def check_call(name: str, argument: str | int | None) -> Call:
     wanted = FUNCTIONS[name][0]
     require(wanted or argument is None, f"{name} takes no second argument, got {argument!r}")
     if wanted == "count" and not (isinstance(argument, int) and argument >= 1):
-        raise ValueError(f"{name} wants a number of characters ≥ 1, e.g. {name}(word[0],3)")
+        raise ValueError(f"{name} needs a number of characters ≥ 1, e.g. {name}(word[0],3)")
     if wanted == "collapse" and argument not in (None, "collapse"):
-        raise ValueError(f"{name} takes nothing or collapse, got {argument!r}")
+        raise ValueError(f"{name} takes no argument or collapse, got {argument!r}")
     if wanted == "regex":
         if not isinstance(argument, str):
-            raise ValueError(f"{name} wants a regular expression, e.g. {name}(word[0],'^[A-Z]')")
+            raise ValueError(f"{name} needs a regular expression, e.g. {name}(word[0],'^[A-Z]')")
         with retell(f"{argument!r} is not a regular expression: ", "", re.error):
             re.compile(argument)
     return Call(name, argument)
@@ -328,22 +328,22 @@ def default_templates(n_columns: int) -> list[str]:
 class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Features of tokens from templates over their columns.
 
-    Every template gives each token at most one feature, of value 1: what the template's terms
-    are there. Columns are encoded as a whole, and functions of words are computed once per
-    distinct word, so that a corpus takes a fraction of a second.
+    Every template gives each token at most one feature, with value 1, named after the values of
+    its terms at that token. Functions of words are computed once per distinct word, so encoding a
+    corpus takes a fraction of a second.
 
     Parameters
     ----------
     templates : "default", str or list of str
         A list of templates, or the text of a CRF++ or Wapiti template file; see Notes. The
         default reads the first two columns only: words at −2…2, pairs with the neighbours, shape
-        and suffixes of 2 to 4 characters; of a second column values, pairs and triples within
-        −2…2; with no second column also lower case and prefixes of 1 to 3 characters.
-    min_count : int, default=1; features that fewer training tokens have are dropped
+        and suffixes of 2 to 4 characters; from a second column values, pairs and triples within
+        −2…2; without one, also lower case and prefixes of 1 to 3 characters.
+    min_count : int, default=1; drop features of fewer training tokens than this
     hash_bits : int, optional
         Instead of a vocabulary, hash features into ``2**hash_bits`` columns (at most 2³⁰); the
         hash, 64 bits from BLAKE2b digests, is stable across runs, machines and versions.
-        Features that share a column add up. Values not seen in training count, too.
+        Features that share a column add up. Values not seen in training have features, too.
     dtype : {np.float32, np.float64}, default=np.float32; type of the values
 
     Attributes
@@ -360,22 +360,23 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
     position relative to the token, ``word[-1]``, or a function of a term:
 
     ``lower(t)``, ``upper(t)``
-        Without case.
+        In lower or upper case.
     ``prefix(t,n)``, ``suffix(t,n)``
         The first or last n characters; nothing if there are fewer.
     ``shape(t)``, ``shape(t,collapse)``
-        Characters replaced by X, x, d (capital, other letter, digit); collapsed: runs as one.
+        Characters replaced by X, x, d (capital, other letter, digit); ``collapse`` shortens runs
+        to one.
     ``isdigit(t)``, ``isupper(t)``, ``istitle(t)``, ``match(t,'regex')``
-        Tests; a feature only where they hold (``re.search``).
+        Tests (``re.search``); they give a feature only where they hold.
     ``find(t,'regex')``
         The first piece of text that matches; nothing if none does.
 
-    A place outside the sentence has the value ``_B-1``, ``_B-2``, … before and ``_B+1``, …
-    behind it; a test fails there. A conjunction with a term that has nothing gives no feature.
+    A position outside the sentence has the value ``_B-1``, ``_B-2``, … before it and ``_B+1``, …
+    after it; a test fails there. A conjunction with a term without a value gives no feature.
 
     In the text of a file, ``U`` lines are templates with ``%x[row,column]``, Wapiti's ``%X`` and
     ``%t``/``%m`` with its regular expressions; ``#`` starts a comment. A plain ``B`` is accepted:
-    a chain always has label pairs. Lines with the same text but for their rows share features.
+    a chain always has label pairs. Lines that differ only in their rows share features.
 
     At ``transform`` columns are found by name, or by position where the names differ and the
     number of columns does not. Features not seen at ``fit`` are left out.
@@ -416,7 +417,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
     hash_collisions_ = property(lambda self: self._encoding.collisions)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names such as ``"word[-1]=the"``; numbers if they are hashed. The argument is ignored."""
+        """Names such as ``"word[-1]=the"``; numbers if hashed. The argument is ignored."""
         check_is_fitted(self, "n_features_out_")
         return self._encoding.names()
 
@@ -510,14 +511,14 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         bits = self.hash_bits
         if bits is not None:
             whole_number("hash_bits", bits, 1, MOST_BITS)
-            what = "min_count needs the vocabulary that hash_bits does without"
+            what = "min_count needs a vocabulary, and hash_bits keeps none"
             require(self.min_count == 1, f"{what}: set one of them.")
         if not isinstance(self.templates, (str, list, tuple)):
             what = "templates must be 'default', the text of a template file or a list of strings"
             raise TypeError(f"{what}, got {self.templates!r}.")
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What was learned, as metadata that JSON can hold, and arrays."""
+        """The learned state, as metadata that JSON can hold, and arrays."""
         check_is_fitted(self, "n_features_out_")
         meta = {"templates": self._resolved, "columns": list(self.column_names_)}
         if isinstance(self._encoding, Hasher):
@@ -525,7 +526,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         return {**meta, "grown": self._encoding.grown}, self._encoding.to_arrays()
 
     def restore(self, meta: Any, arrays: Any) -> Self:
-        """Know what :meth:`to_state` gave; ``ValueError`` if that is inconsistent."""
+        """Restore what :meth:`to_state` returned; ``ValueError`` if that is inconsistent."""
         self._check_parameters()
         names = get_meta(meta, "columns", list, "a list of names")
         texts = get_meta(meta, "templates", (str, list), "text or a list of templates")
@@ -562,7 +563,7 @@ def as_table(X: Any, empty: bool = False) -> TokenTable:
         what = f"token {t} of X[{i}] is {token!r:.40}, of type {type(token).__name__}"
         raise TypeError(f"{what}; templates read strings or tuples of strings{hint}.")
     if len({issubclass(kind, str) for kind in kinds}) > 1:
-        what = "X holds strings beside lists or tuples, lists of different depth"
+        what = "X holds both strings and lists or tuples as tokens"
         raise TypeError(f"{what}: give every token as a string, or each as a tuple of columns.")
     require(kinds or empty, "X[0] is an empty sequence: drop it.")
     return TokenTable.from_sentences(X)

@@ -291,20 +291,20 @@ def versions() -> dict[str, str]:
 
 
 def load(path: str | os.PathLike[str], expected: type | None = None, structure: Any = None) -> Any:
-    """The fitted estimator that a model file holds.
+    """Load the fitted estimator that a model file holds.
 
-    It predicts, and can be fitted anew; with training data and multipliers, if the file holds them,
-    ``partial_fit`` goes on from these. Where weights were rounded to save space, there is no
-    certificate: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why. What is not a model that
-    this version reads is a ModelFileError.
+    It predicts, and can be fitted again; if the file holds training data and multipliers,
+    ``partial_fit`` continues from them. If weights were rounded to save space, there is no
+    certificate: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why. A file that is not a
+    model this version reads raises ModelFileError.
 
     Parameters
     ----------
     path : str or path
     expected : class, optional
-        Estimators of other classes are refused, and of a SemiSupervisedSSVM its base is loaded.
+        Estimators of other classes are refused; of a SemiSupervisedSSVM, the base is loaded.
     structure : Structure, optional
-        That of an :class:`hingeline.SSVM`: files hold its weights and certificate, never code.
+        For an :class:`hingeline.SSVM`, whose file holds weights and certificate, but never code.
 
     Examples
     --------
@@ -317,7 +317,7 @@ def load(path: str | os.PathLike[str], expected: type | None = None, structure: 
     header, arrays = read_model(path)
     name = os.fspath(path)
     plain, kind = header.get("kind") != "checkpoint", header.get("estimator")
-    what = f"{name} is a checkpoint, not a model: to go on from it, train with --resume"
+    what = f"{name} is a checkpoint, not a model: to continue it, train with --resume"
     require(plain, f"{what} or Checkpoint(…, resume=True).", ModelFileError)
     cls: Any = estimator_class(kind) if isinstance(kind, str) else None
     what = f"{name} holds a {kind!r:.40}, which this version of Hingeline does not know"
@@ -326,7 +326,7 @@ def load(path: str | os.PathLike[str], expected: type | None = None, structure: 
         what = f"{name} holds a {kind}, not a {expected.__name__}"
         raise ModelFileError(f"{what}: load it with {kind}.load or hingeline.load.")
     if (of := header.get("structure")) != (None if structure is None else type(structure).__name__):
-        what = f"{name} holds a {kind} without a structure of one's own: leave structure out"
+        what = f"{name} holds a {kind} without a structure of your own: leave structure out"
         if of is not None:
             of = "".join(c for c in str(of) if c.isidentifier() or c.isdigit())[:60]
             what = f"{name} holds the weights of your structure {of}, not its code: pass it, "

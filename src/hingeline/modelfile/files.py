@@ -88,7 +88,7 @@ DAMAGED = "it is damaged or was not written by Hingeline; get a fresh copy"
 
 
 class ModelFileError(ValueError):
-    """A file that is not a model this version can read; the message names it and the remedy."""
+    """A file that is not a model this version can read; the message names file and remedy."""
 
 
 #: Refuses a file; :func:`_open` puts its name before what is wrong with it.
@@ -242,7 +242,7 @@ def read_model(path: FileName) -> tuple[dict[str, Any], dict[str, Array]]:
                 array = np.empty(tensor.shape, dtype=tensor.dtype)
             except MemoryError:
                 size = f"{(tensor.end - tensor.begin) / 1e9:.1f} GB of memory"
-                why = "which this machine does not give: use a larger one"
+                why = "which this machine does not have: use a larger one"
                 raise ModelFileError(f"needs {size}, {why}.") from None
             _fill(file, _view_bytes(array))
             checksum = _add_checksum(checksum, key, array)

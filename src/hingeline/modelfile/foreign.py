@@ -83,10 +83,10 @@ def import_crfsuite(source: str | os.PathLike[str]) -> ChainSSVM:
 
     Make the dump with ``crfsuite dump model > model.txt`` or python-crfsuite's
     ``Tagger.dump("model.txt")``. The estimator's ``encoder_`` turns tokens given as dicts into
-    features with CRFsuite's names. Predictions are CRFsuite's as far as the dump's six decimals
-    tell labels apart. There is no certificate.
+    features with CRFsuite's names. Predictions are CRFsuite's, as far as the six decimals of the
+    dump distinguish labels. There is no certificate.
 
-    ``source`` is a path, or the dump itself (a text of several lines).
+    ``source`` is a path, or the dump itself (a string of several lines).
     """
     lines = Lines(source, "a text dump of a CRFsuite model")
     sizes = _file_header(lines)
@@ -204,12 +204,11 @@ def _splits(body: str, sources: dict[str, int], labels: dict[str, int], longest:
 def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
     """A fitted :class:`MulticlassSSVM` from a model file of LIBLINEAR.
 
-    Column j of X is LIBLINEAR's feature j + 1. ``classes_`` keep the order that LIBLINEAR breaks
-    ties by (of two classes the second is preferred, and comes first). A bias becomes
-    ``intercept_``; of two classes' one vector w each class gets half, ±w/2. There is no
-    certificate.
+    Column j of X is LIBLINEAR's feature j + 1. ``classes_`` keeps the order by which LIBLINEAR
+    breaks ties (of two classes the second is preferred, and comes first). A bias becomes
+    ``intercept_``; a single vector w for two classes is split into ±w/2. There is no certificate.
 
-    ``source`` is a path, or the model itself (a text of several lines).
+    ``source`` is a path, or the model itself (a string of several lines).
     """
     lines = Lines(source, "a text model of LIBLINEAR")
     labels, n_features, bias, n_vectors = _liblinear_header(lines)

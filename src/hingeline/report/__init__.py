@@ -35,9 +35,9 @@ FORMATS = ("html", "htm")  # Endings of the names of reports.
 
 
 def write_report(path: str | os.PathLike[str], model: Any, **details: Any) -> Path:
-    """Write a report of a fitted model: one HTML page, complete in itself.
+    """Write a report of a fitted model: one self-contained HTML page.
 
-    The path ends in ``.html`` or ``.htm``, and the file appears whole or not at all; the other
+    The path must end in ``.html`` or ``.htm``; the file is written atomically. The other
     parameters are those of :func:`render_report`.
 
     Examples
@@ -80,11 +80,11 @@ def render_report(
 ) -> str:
     """The page that :func:`write_report` writes, as text.
 
-    The page fetches nothing; its one script only filters errors and opens what is folded. It holds
-    what the arguments give: the model and its certificate always; scores, confusions and the most
-    costly errors with ``evaluation`` or ``y_true`` and ``y_pred``; the command and hashes of the
-    data files if they are given. The same arguments give the same bytes. It needs Jinja2 and
-    matplotlib (``hingeline[plot]``).
+    The page fetches nothing; its only script filters errors and opens folded sections. It always
+    shows the model and its certificate; with ``evaluation``, or ``y_true`` and ``y_pred``, also
+    scores, confusions and the most costly errors; and the command and hashes of the data files if
+    they are given. The same arguments give the same bytes. It needs Jinja2 and matplotlib
+    (``hingeline[plot]``).
 
     Parameters
     ----------
@@ -95,39 +95,39 @@ def render_report(
         True outputs, and those that the model predicts: labels of tokens or nodes, tags of a
         SegmentSSVM, trees of a DependencySSVM; single labels for a MulticlassSSVM, indicators for a
         MultilabelSSVM.
-    tokens : list of lists of str, or of str where an example has no parts; what the labels are of
+    tokens : list of lists of str, or of str if examples have no parts; what is labelled
     command : str or list of str, the command that made the model, optional
     data : path, list of paths, or dict, optional
         Data files, which are read to hash them. A dict maps a role, say ``"training"``, to a
-        path, or to ``{"name": ..., "sha256": ...}`` (and perhaps ``"bytes"``) where the file is
-        not at hand.
+        path, or to ``{"name": ..., "sha256": ...}`` (and perhaps ``"bytes"``) if the file is not
+        available.
     date : str or date, shown as it is, optional
     title : str, optional
     n_errors, n_features : int, default=20 and 15
-        Most errors shown, and most features for and against each label.
+        The largest number of errors, and of features for and against each label.
     feature_names : sequence of str; default: the model's own names, or x0, x1, ...
     regions : list, one entry per graph, optional
         For a GraphSSVM of images: the node of each pixel, (rows, columns), or the shape of the
-        picture where the nodes are its pixels. Graphs with errors are then shown as pictures.
+        image if its pixels are the nodes. Graphs with errors are then shown as images.
     compare : dict of {name: y_pred}, optional
-        What another model predicts for the same data: differences by label with their chance, and
-        examples that only one of the two gets right.
+        Predictions of another model for the same data; the page then shows differences by label,
+        whether chance explains them, and examples that only one of the two gets right.
     probability, margin : list of arrays, optional
-        How sure the model is of each label that it predicts, in the order of ``y_pred``, drawn
-        against how often it is right: :meth:`CalibratedChain.predict_proba_tokens
+        How sure the model is of each predicted label, in the order of ``y_pred``, for a chart of
+        how often it is right: :meth:`CalibratedChain.predict_proba_tokens
         <hingeline.evaluation.calibration.CalibratedChain.predict_proba_tokens>`, or leads over the
         next best label.
     seen : collection of str, optional
-        Words of the training data, to tell them from new ones among ``tokens``; default: those
+        Words of the training data, to show which ``tokens`` are new; default: those
         that the model's templates know.
-    images : list of arrays, optional; what labels are drawn over, as for :func:`plot_segmentation`
+    images : list of arrays, optional; labels are drawn over them, as by :func:`plot_segmentation`
     """
     for name, value in (("n_errors", n_errors), ("n_features", n_features)):
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
             raise ValueError(f"{name} must be a whole number of at least 0, got {value!r}.")
     if not hasattr(model, "solver_options"):
-        what = f"a report is of an estimator of Hingeline, got {type(model).__name__}"
-        raise TypeError(f"{what}: of a pipeline pass the last step.")
+        what = f"a report needs an estimator of Hingeline, got {type(model).__name__}"
+        raise TypeError(f"{what}: for a pipeline, pass its last step.")
     check_is_fitted(model, "weights_")
     template = _load_template()
     script = template.environment.get_template("filter.js.j2").render()
@@ -152,7 +152,7 @@ def render_report(
     if compare is not None:
         if not isinstance(compare, Mapping) or len(compare) != 1 or outcome is None:
             what = "compare must be a dict of one name and the outputs that this model predicts"
-            raise ValueError(f"{what}, beside y_true and y_pred.")
+            raise ValueError(f"{what}, with y_true and y_pred.")
         ((name, y_other),) = compare.items()
         other: Any = outcomes.compare(model, None, y_true, y_other, tokens)
         contents["comparison"] = errors.describe_comparison(str(name), outcome, other, n_errors)
@@ -210,7 +210,7 @@ def _list_figures(facts: sections.Facts, outcome: outcomes.Outcome | None) -> li
         scores = multilabel_scores(*(side.astype(int) for side in outcome.sets[1:]))
         size = f"of {count_of(len(outcome.losses), 'example')}"
         figures.append(("F1 of examples", percent(scores.example_f1), size))
-        figures.append(("sets wholly right", percent(scores.subset_accuracy), ""))
+        figures.append(("sets entirely right", percent(scores.subset_accuracy), ""))
     if outcome is not None and outcome.attachment is not None:
         size = f"of {count_of(outcome.attachment.n_words, 'word')}"
         figures.append(("LAS", percent(outcome.attachment.las), "heads and relations right"))
@@ -224,7 +224,7 @@ def _list_figures(facts: sections.Facts, outcome: outcomes.Outcome | None) -> li
         figures.append((name, percent(found.token_accuracy), note))
     bound, _ = sections.certificate_words(facts)
     figures.append(("gap to the optimum", bound, "" if bound == "no bound" else "certified"))
-    passes = count_of(facts.n_iter, "pass", "passes") + ", compiling included"
+    passes = count_of(facts.n_iter, "pass", "passes") + ", including compilation"
     return [*figures, ("training time", facts.time, passes if facts.n_iter else "")]
 
 

@@ -160,8 +160,8 @@ def describe_errors(
         f"{count(wrong)} of {count_of(len(outcome.losses), outcome.noun)} "
         f"{'has' if wrong == 1 else 'have'} errors. "
         f"{'These are' if wrong > 1 else 'This is'} the {count_of(len(first), outcome.noun)} "
-        "with the largest loss; numbers count from 1"
-        f"{', as those of hingeline explain -s' if explained else ''}."
+        "with the largest loss, numbered from 1"
+        f"{', as for hingeline explain -s' if explained else ''}."
     )
     parts = [describe_part(outcome, found, first, "", LONG, pictures)]
     if more:
@@ -278,14 +278,14 @@ def check_pictures(
     ``regions`` are (rows, columns) nodes of pixels, or shapes (rows, columns).
     """
     if regions is None:
-        require(images is None, "images are drawn with regions: pass regions with them.")
+        require(images is None, "images need regions: pass regions with them.")
         return None
     if not hasattr(model, "void_label") or y_true is None:
         raise ValueError("regions are for the labels of a GraphSSVM: pass y_true and y_pred.")
     for name, given in (("regions", regions), ("images", images)):
         size = len(y_true) if given is None else len(given)
         what = f"{name} has {size} entries and y_true has {len(y_true)}"
-        require(size == len(y_true), f"{what}: they must have one length.")
+        require(size == len(y_true), f"{what}: they must have the same length.")
     classes, void = model.classes_.tolist(), model.void_label
     seen = {label for y in (*y_true, *y_pred) for label in np.asarray(y).tolist()}
     classes += sorted(seen - {*classes, void}, key=str)

@@ -323,9 +323,9 @@ def plot_reliability(
     path: FileName | None = None,
     title: str = "Reliability",
 ) -> Axes:
-    """Plot how often predictions are right that are so sure, with 95 % intervals.
+    """Plot how often predictions are right at each level of confidence, with 95 % intervals.
 
-    Predictions are sorted and cut into groups of equally many, equal values staying together.
+    Predictions are sorted and cut into groups of equal size; equal values stay together.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def plot_reliability(
         <hingeline.evaluation.calibration.CalibratedChain.predict_proba_tokens>` gives
     right : array-like, or list of arrays; whether each prediction is right
     measure : str, default="probability"; the name of the confidence
-        Of probabilities the line is drawn on which they are what they say.
+        For probabilities, a line shows where they would be exactly right.
     n_bins : int, default=12
     ax : matplotlib axes to draw in; default: those of a new figure
     path : path of a ``.png`` or ``.svg`` file to write, optional
@@ -346,7 +346,7 @@ def plot_reliability(
     """
     sure, true = (np.concatenate([np.ravel(part) for part in v]) for v in (confidence, right))
     what = f"confidence has {len(sure)} values and right has {len(true)}"
-    require(len(sure) == len(true) > 0, f"{what}: they must have one length, which is not 0.")
+    require(len(sure) == len(true) > 0, f"{what}: they must have the same length above 0.")
     axes = _take_axes(ax, 5.4, 4.2)
     draw_reliability(axes, sure.astype(float), true.astype(float), measure, n_bins)
     _finish(axes.figure, title, path, ax)
@@ -354,7 +354,7 @@ def plot_reliability(
 
 
 def draw_reliability(axes: Axes, confidence: Array, right: Array, measure: str, n_bins: int) -> str:
-    """Draw how often predictions are right that are so sure; what the drawing says, in words."""
+    """Draw how often predictions are right by confidence; returns the drawing in words."""
     order = np.argsort(confidence, kind="stable")
     # Equal values stay together, as in the calibration error.
     bins = np.searchsorted(confidence[order], confidence[order]) * n_bins // len(order)
@@ -468,7 +468,7 @@ def plot_segmentation(
     path: FileName | None = None,
     title: str = "Segmentation",
 ) -> Panels:
-    """Draw the labels of one image over it, the truth beside the prediction: an axes for each.
+    """Draw the labels of an image over it: prediction and truth side by side, on two axes.
 
     Parameters
     ----------
@@ -478,7 +478,7 @@ def plot_segmentation(
     image : array-like of shape (rows, columns) or (rows, columns, 3), optional
         Grey values or colours, from 0 to 1 or as integers from 0 to 255.
     regions : integer array-like (rows, columns); the node of each pixel (superpixels), optional
-    shape : (rows, columns), where nodes are the pixels themselves, row by row, optional
+    shape : (rows, columns), if nodes are the pixels themselves, row by row, optional
     classes : sequence of labels in the order of their colours; default: those that occur, sorted
     void_label : label that is shown in black and not counted, optional
     opacity : float, default=0.6; of the labels over an image
@@ -536,14 +536,14 @@ def plot_affinities(
     path: FileName | None = None,
     title: str = "Affinity of labels",
 ) -> Axes:
-    """Draw the weights of pairs of labels as a heat map, blue for and orange against.
+    """Draw the weights of pairs of labels as a heat map: positive blue, negative orange.
 
     Parameters
     ----------
     weights : array-like of shape (labels, labels)
         Row: label of the first node, column: of the second, such as ``pairwise_coef_`` of a
-        :class:`hingeline.GraphSSVM` without edge features or what :func:`label_affinities` makes
-        of a :class:`hingeline.MultilabelSSVM`. Entries that are NaN stay empty.
+        :class:`hingeline.GraphSSVM` without edge features, or what :func:`label_affinities`
+        returns for a :class:`hingeline.MultilabelSSVM`. Entries that are NaN stay empty.
     labels : sequence of their names
     ax : matplotlib axes to draw in; default: those of a new figure
     path : path of a ``.png`` or ``.svg`` file to write, optional

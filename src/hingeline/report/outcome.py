@@ -69,7 +69,7 @@ def compare(
     own, graph = hasattr(model, "structure"), hasattr(model, "void_label")
     sets = hasattr(model, "n_labels_")
     if sets and evaluation is not None:
-        raise TypeError("the model gives sets of labels: pass y_true and y_pred, no evaluation.")
+        raise TypeError("the model predicts sets of labels: pass y_true and y_pred, no evaluation.")
     trees, segments = hasattr(model, "projective"), hasattr(model, "segment_features")
     single = not (own or graph or sets or trees or read_blocks(model).is_chain)
     part = "node" if graph else "word" if trees else "token"
@@ -122,7 +122,7 @@ def _compare_sets(model: Any, y_true: Any, y_pred: Any, tokens: Any) -> Outcome:
         what = f"{name} has shape {y.shape}, expected (examples, {len(names)})"
         require(y.ndim == 2 and y.shape[1] == len(names), f"{what}: indicators of the labels.")
     what = f"y_true has {len(sides[0])} examples and y_pred has {len(sides[1])}"
-    require(len(sides[0]) == len(sides[1]), f"{what}: they must have one length.")
+    require(len(sides[0]) == len(sides[1]), f"{what}: they must have the same length.")
     require(len(sides[0]) != 0, "y_true is empty: there are no outputs to compare.")
     true, predicted = (y.astype(bool) for y in sides)
     cost = check_loss(model.loss, "hamming", 2, vector=True)
@@ -162,7 +162,7 @@ def _compare_structure(
 ) -> Outcome:
     """Outputs of a user's own structure: by their loss, and by label where they have labels."""
     what = f"y_true has {len(y_true)} examples and y_pred has {len(y_pred)}"
-    require(len(y_true) == len(y_pred), f"{what}: they must have one length.")
+    require(len(y_true) == len(y_pred), f"{what}: they must have the same length.")
     require(len(y_true) != 0, "y_true is empty: there are no outputs to compare.")
     structure = model.structure
     what = f"the loss of {type(structure).__name__} depends on x, which a report does not have"
@@ -197,7 +197,7 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
         raise TypeError(f"tokens must be a list, one entry per sequence, got {tokens!r:.60}.")
     found = list(tokens)
     what = f"tokens has {len(found)} entries and y_true has {len(true)}"
-    require(len(found) == len(true), f"{what}: they must have one length.")
+    require(len(found) == len(true), f"{what}: they must have the same length.")
     if single:
         return [" ".join(map(str, t)) if isinstance(t, (list, tuple)) else t for t in found]
     for i, (entry, labels) in enumerate(zip(found, true, strict=True)):
@@ -205,7 +205,7 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
             raise TypeError(f"tokens[{i}] is {entry!r:.60}, not a list of tokens.")
         found[i] = list(entry)
         what = f"tokens[{i}] has {len(found[i])} tokens and y_true[{i}] has {len(labels)}"
-        require(len(found[i]) == len(labels), f"{what} labels: they must have one length.")
+        require(len(found[i]) == len(labels), f"{what} labels: they must have the same length.")
     return found
 
 
@@ -250,14 +250,14 @@ def describe_reliability(outcome: Outcome, sure: dict[str, Any], y: Any, void: A
             flat = flat[[label != void for labels in y for label in labels]]
         what = f"{measure} has {len(flat)} values"
         fits = right is not None and len(flat) == len(right)
-        require(fits, f"{what}, but y_pred has another number of labels: give one for each.")
+        require(fits, f"{what}, but y_pred has a different number of labels: give one for each.")
         measured = "margin over the next best label" if measure == "margin" else measure
-        text = f"Labels by their {measured}, in {N_BINS} groups of one size, with 95 % intervals."
+        text = f"Labels by their {measured}, in {N_BINS} groups of equal size, with 95 % intervals."
         if measure == "probability":
             outside = (flat < 0) | (flat > 1)
             require(not outside.any(), "probability must be from 0 to 1: pass margins as margin.")
             error = percent(calibration_error(flat, right))
-            text += f" On the dotted line they are right as often as said; they are off by {error}."
+            text += f" The dotted line marks exact probabilities; the mean error is {error}."
         title = f"Share of right labels by {measure}"
         chart = draw_chart(f"by-{measure}", title, draw_reliability, flat, right, measure, N_BINS)
         found.append((text, chart))
@@ -402,10 +402,10 @@ def _confusion(found: Evaluation, links: Mapping[str, str]) -> sections.Matrix:
         return sections.Cell(count(n) if n else "·", kind, key, links.get(key, ""))
 
     rows = [(name, [cell(a, b) for b in range(len(names))]) for a, name in enumerate(names)]
-    note = "A cell is a count: what is right is blue, on the diagonal, and what is wrong is orange"
-    note += ". The shade is the share of the row, on a scale of square roots."
+    note = "Each cell is a count: correct labels are blue, on the diagonal, and errors are orange"
+    note += ". The shade shows the share of the row, on a square-root scale."
     if links:
-        note += " An underlined count leads to examples."
+        note += " An underlined count links to examples."
     return sections.Matrix(caption, "true ↓ predicted →", names, rows, note)
 
 

@@ -151,7 +151,7 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
         return f"0{SPACE}%", "The objective is certified to be the optimum, up to rounding."
     elif facts.primal_objective <= facts.duality_gap:
         known = f"The optimum is certified to be at most {significant(facts.primal_objective)}"
-        why = f"{known}, but no bound from below is above zero yet."
+        why = f"{known}, but no lower bound above zero is known yet."
     if why:
         return "no bound", why
     most = words.percent_at_most(facts.relative_gap)
@@ -239,13 +239,13 @@ def describe_convergence(facts: Facts) -> Content:
     """Charts and figures of a fit; one sentence where the model has no history."""
     history = facts.history
     if not history:
-        about = "This model carries no history of its training, so there are no curves to show."
+        about = "This model has no training history, so there are no curves to show."
         return {"about": about, "charts": [], "certificates": None}
     about = f"{count_of(len(history), 'pass was', 'passes were')} recorded"
     if math.isnan(facts.restricted_gap):
         made = sum(math.isfinite(row.relative_gap) for row in history)
         about += f" and {count_of(made, 'certificate was', 'certificates were')} made. The optimum"
-        about += " lies between the dual and the primal, which are the best so far."
+        about += " lies between the dual and the primal; the best values so far are shown."
         if math.isnan(facts.duality_gap) and facts.oracle_bounds:
             about += " The curves are those of the fit: the weights have been changed since."
     else:
@@ -348,7 +348,7 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
         allowed = np.block([[start, True], [allowed, end[:, None]]])
         rows, columns = np.append(0, kept + 1), np.append(kept, n)
     caption = f"From label (rows) to label (columns){which}"
-    about = "A cell is what the label of its column adds to the score right after that of its row"
+    about = "Each cell shows what the column's label adds to the score right after the row's label"
     shown = np.where(allowed, weights, -np.inf)[np.ix_(rows, columns)]
     forbidden = f"× is forbidden by {model.scheme_}. " if np.isinf(shown).any() else ""
     labels = [names[k] for k in rows.tolist()], [heads[k] for k in columns.tolist()]
@@ -363,7 +363,7 @@ def _pair_tables(model: Any) -> list[Matrix]:
             return []
         tables = label_affinities(model)[None]
         caption, corner, titles = "Label (rows) and label (columns)", "", ["Pairs of labels"]
-        note = "A cell is what having both labels adds to the score, beyond what each adds alone"
+        note = "Each cell: what having both labels adds to the score, beyond what each adds alone"
     else:
         tables = model.pairwise_coef_.reshape(-1, len(labels), len(labels))[:MOST_TABLES]
         caption = "First node (rows) and second node (columns) of an edge"
@@ -372,7 +372,7 @@ def _pair_tables(model: Any) -> list[Matrix]:
         types = [f", edges of type {t}" * (kinds > 1) for t in range(kinds)]
         of = [f", edge feature {f}" * (features > 1) for f in range(features)]
         titles = [f"Pairs of neighbours{t}{f}" for t in types for f in of]
-        note = "A cell is what the two labels at the ends of an edge add to the score"
+        note = "Each cell shows what the two labels at the ends of an edge add to the score"
     found = []
     for k, weights in enumerate(tables):
         kept, which = _keep_largest(np.nan_to_num(weights))
@@ -416,7 +416,7 @@ def _weight_matrix(
     lines = [(name, [*map(cell, row)]) for name, row in zip(rows, weights.tolist(), strict=True)]
     units = f", in units of {words.power_of_ten(power)}" if power else ""
     note = f"{about}{units}. Positive weights are blue, negative ones are orange. {forbidden}"
-    note += "The shade is the share of the largest, on a scale of square roots."
+    note += "The shade shows the share of the largest, on a square-root scale."
     return Matrix(caption, corner, columns, lines, note, title)
 
 
@@ -454,7 +454,7 @@ def command_text(command: Any) -> str:
 def seed_words(seed: Any) -> str:
     """The seed, or what its absence means."""
     if seed is None:
-        return "none was set, so another run may give other weights"
+        return "none was set, so another run may give different weights"
     if isinstance(seed, numbers.Integral):
         return str(int(seed))
     return f"a {type(seed).__name__}, whose state is not recorded"

@@ -42,9 +42,9 @@ WAY_TOL = 0.03
 
 
 class AnnealingStep(NamedTuple):
-    """One value of C_u. The four parts of the objective are as they enter it, weights included.
+    """One value of C_u. The four parts of the objective are given with their weights.
 
-    Plain predictions are those of the weights alone on the unlabelled sequences.
+    Plain predictions are those of the weights alone, on the unlabelled sequences.
     """
 
     C_u: float  # 0: labelled sequences only

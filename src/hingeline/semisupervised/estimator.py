@@ -76,7 +76,7 @@ def prepare(
     """Fit the model's encoder on all sequences, find the classes, and put labelled ones first."""
     matrix, offsets, _ = model._learn_tokens(X, lengths)
     known, flat = split_labels(y, offsets, lengths)
-    require(flat, "y is None for all sequences: at least one must be labelled to begin from.")
+    require(flat, "y is None for all sequences: at least one must be labelled.")
     order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
     first = int(known.sum())
     model.n_features_in_ = matrix.shape[1]
@@ -180,10 +180,10 @@ class FewLabelsEstimator(BaseEstimator):
         X, lengths : as for :meth:`ChainSSVM.fit`; an encoder is fitted on all sequences
         y : list of label sequences
             None for a sequence without labels (in a flat y, with ``lengths``, for its tokens).
-        sample_weight : array-like, one per sequence, optional; counts for labelled ones
+        sample_weight : array-like, one per sequence, optional; used for labelled ones
         words : list of lists of str, optional
-            What constraints see of each sequence, where X does not hold words: numbers, dicts or
-            lists of attributes. Of rows of columns they see the first.
+            The words of each sequence, for constraints, if X does not hold words but numbers, dicts
+            or lists of attributes. If X has several columns, constraints see the first.
         dev : (X, y), optional; data on which the weights of every step are scored
         """
         model = self.check_parameters(dev)
@@ -193,7 +193,7 @@ class FewLabelsEstimator(BaseEstimator):
         return self
 
     def check_parameters(self, dev: Any = None) -> Any:
-        """Refuse what :meth:`fit` would refuse of the parameters; the base to fit otherwise."""
+        """Raise an error for parameters that :meth:`fit` would refuse; else return the base."""
         kind = self._base_class
         model = kind() if self.base is None else self.base
         text = f"base must be a {kind.__name__}, got {model!r:.60}."
@@ -217,12 +217,12 @@ class FewLabelsEstimator(BaseEstimator):
         return self.base_.weights_
 
     def predict(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
-        """Labels of every sequence, without constraints; as :meth:`ChainSSVM.predict`."""
+        """Labels of every sequence, without constraints, as by :meth:`ChainSSVM.predict`."""
         check_is_fitted(self, "base_")
         return self.base_.predict(X, lengths, allowed)
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
-        """Share of tokens labelled right; as :meth:`ChainSSVM.score`."""
+        """Share of tokens labelled correctly, as in :meth:`ChainSSVM.score`."""
         check_is_fitted(self, "base_")
         return float(self._base_class.score(self, X, y, lengths, sample_weight))  # of predict
 
@@ -276,44 +276,44 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     ``½‖w‖² + C_l/l Σ_i slack_i + C_u/u Σ_j slack_j(y*_j) + penalty(y*)``
     with l labelled and u unlabelled sequences, for ever larger C_u: P. Balamurugan, S. Shevade,
     S. Sellamanickam, *Large Margin Semi-supervised Structured Output Learning*, Algorithms 1 and 2.
-    In units of the base estimator ``C_l = base.C · l``, so that a labelled sequence weighs what it
-    weighs there, and an unlabelled one ``C_u/u``.
+    In units of the base estimator ``C_l = base.C · l``, so that a labelled sequence has the same
+    weight as there, and an unlabelled one has ``C_u/u``.
 
-    The problem is not convex and what is found depends on where it begins: the solution for the
-    labelled sequences alone. For transduction pass test sequences with None for their labels; what
-    they were given is in ``transduction_``.
+    The problem is not convex, so the result depends on the start: the solution for the labelled
+    sequences alone. For transduction, pass test sequences with None for their labels;
+    ``transduction_`` holds the labels that were found for them.
 
     Parameters
     ----------
     base : ChainSSVM, optional
         The estimator to fit, with linear slack, margin rescaling and a finite C. Its ``n_jobs``
-        and ``max_iter`` hold for every convex problem on the way, its ``tol`` for that of the step
+        and ``max_iter`` apply to every convex problem, its ``tol`` to that of the step that is
         kept; the others are solved to a relative gap of 0.03.
     constraints : list of constraints, default=()
-        From :mod:`hingeline.constraints`. Corpus-level ones speak of the unlabelled sequences
+        From :mod:`hingeline.constraints`. Corpus-level ones apply to all unlabelled sequences
         together. Python predicates make everything slower.
     C_u : sequence of float, optional
-        The values of C_u in turn (printed: 1e-4, 3e-4, 1e-3, …, 1). None: such that an unlabelled
-        sequence costs 0.01, 0.05 and 0.2, where a labelled one costs C.
+        The values of C_u in turn (printed: 1e-4, 3e-4, 1e-3, …, 1). None: values for which an
+        unlabelled sequence costs 0.01, 0.05 and 0.2, where a labelled one costs C.
     select : {"dev", "violations", "last"}, optional
-        Which step's weights are kept: the best on the ``dev`` data of :meth:`fit`, the first that
-        removes 98 % of the violations of plain predictions on the unlabelled sequences that any
-        step removes, or the last. None: ``"dev"`` where there is such data, else ``"violations"``.
+        Which step's weights are kept: the best on the ``dev`` data of :meth:`fit`; the first that
+        removes 98 % of the violations (of plain predictions on the unlabelled sequences) that any
+        step removes; or the last. None: ``"dev"`` if there is such data, else ``"violations"``.
     weights : {"learned", "given"}, default="learned"
-        Whether :func:`~hingeline.constraints.learn_constraints` takes weights of constraints, and
-        bounds of corpus-level ones, from the labelled sequences, or, as printed, both are given.
+        Whether :func:`~hingeline.constraints.learn_constraints` learns weights of constraints, and
+        bounds of corpus-level ones, from the labelled sequences, or both are given, as printed.
     start : {"beam", "viterbi"}, default="beam"
-        Labels of the unlabelled sequences are those of the highest score minus penalty, by beam
-        search under the instance-level constraints, or, as printed, begin with those of the
+        Labels of the unlabelled sequences are those of the highest score minus penalty, found by
+        beam search under the instance-level constraints; or, as printed, they start at those of the
         weights alone, from which single switches seldom reach labels that keep the constraints.
     max_sweeps : int, default=0; sweeps of label switching (Algorithm 2) from there (printed: 1)
     order : {"sequential", "random"}, default="sequential"
-        Every position in turn takes the best label, as printed, or random switches are tried.
+        Every position in turn takes the best label, as printed; or random switches are tried.
     max_switches : int, optional; switches of one Algorithm 2; None: no limit (printed: 1000)
     max_alternations : int, default=2; rounds of labelling and training at a C_u (printed: 1000)
     label_tol : float, default=1e-3
         A step ends when at most this share of the unlabelled tokens was relabelled (printed: 0).
-    classes : sequence, optional; all labels, where the labelled sequences may lack some
+    classes : sequence, optional; all labels, if the labelled sequences may lack some
     random_state : int, RandomState or None; for random order, and for a base that has none
     verbose : int, default=0; 1 prints a line for every C_u, 2 for every alternation
 
@@ -328,7 +328,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     step_weights_, selected_ : list of ndarray, int; weights of each step, and the step chosen
     transduction_ : list of ndarray; all labels in training, those given and y* of the chosen step
     primal_objective_, duality_gap_ : float
-        P at the chosen step; ``nan``: a problem that is not convex has no dual bound.
+        P at the chosen step; the gap is ``nan``, as a non-convex problem has no dual bound.
     stop_reason_ : str
 
     Examples
@@ -391,14 +391,14 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if data.first == data.n:
             schedule = ()
             what = "y has labels for all sequences: this is the supervised fit, and constraints"
-            warn(f"{what} count for nothing. Mark unlabelled sequences with None.")
+            warn(f"{what} have no effect. Mark unlabelled sequences with None.")
         self.constraints_ = as_constraints(self.constraints)
         if self.weights == "learned":
             known = np.split(model.classes_[data.labels], data.offsets[1 : data.first])
             given = data.seen[: data.first], [part.tolist() for part in known]
             self.constraints_ = learn_constraints(self.constraints_, *given)
         penalties = Penalties(self.constraints_, data.words, model.classes_.tolist())
-        text = "label switching knows no Python predicates: leave them out, or set max_sweeps=0."
+        text = "label switching cannot use Python predicates: leave them out, or set max_sweeps=0."
         require(not (penalties.predicates and self.max_sweeps), text)
         select = self.select or ("violations" if dev is None else "dev")
         choices: dict[str, Any] = {
@@ -412,7 +412,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             path, chosen = search.run(schedule, choices[select])
         idle = select == "violations" and chosen == 0 and not self.constraints_
         if idle and data.first < data.n:
-            what = "without constraints nothing tells whether unlabelled sequences helped, and"
+            what = "without constraints nothing shows whether unlabelled sequences helped, so"
             how = "give constraints, dev=(X, y), or select='last'"
             warn(f"{what} the weights are those of the labelled ones alone: {how}.")
         model._store(path.results[chosen])
@@ -441,7 +441,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         """A fitted ChainSSVM for every step, e.g. to score them all."""
         check_is_fitted(self, "base_")
         if any(weights is None for weights in self.step_weights_):
-            raise ValueError("a model file holds the weights of the chosen step only: fit anew.")
+            raise ValueError("a model file holds the weights of the chosen step only: fit again.")
         return [self.base_.with_weights(weights) for weights in self.step_weights_]
 
     def predict(
@@ -459,11 +459,11 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         ----------
         X, lengths, allowed : as for :meth:`ChainSSVM.predict`
         constrained : bool, optional
-            Look for the highest score minus penalty, by beam search under the instance-level
-            constraints, whose weights count in units of the score; or for the highest score
-            alone. None: the former where weights were learned, unless :meth:`fit` was given
-            ``words`` and this is not.
-        words : list of lists of str, optional; what constraints see, as for :meth:`fit`
+            True: the highest score minus penalty, by beam search under the instance-level
+            constraints, whose weights are in units of the score. False: the highest score alone.
+            None: True if weights were learned, unless ``words`` were given to :meth:`fit` but not
+            here.
+        words : list of lists of str, optional; as for :meth:`fit`
         """
         check_is_fitted(self, "base_")
         if constrained is None:
@@ -475,10 +475,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
         """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.
 
-        The file holds ``base_``, the record of the annealing and the instance-level constraints,
-        to which :func:`hingeline.load` and the command line keep as :meth:`predict` does;
-        ``ChainSSVM.load`` reads ``base_`` alone. It has no certificate, no other steps, and no
-        constraints that are Python functions (a warning names them).
+        The file holds ``base_``, the record of the annealing and the instance-level constraints.
+        Models loaded by :func:`hingeline.load` and the command line obey these, as :meth:`predict`
+        does; ``ChainSSVM.load`` reads ``base_`` alone. The file has no certificate, no other steps,
+        and no constraints that are Python functions (a warning names them).
         """
         check_is_fitted(self, "base_")
         known = (rule for rule in self.constraints_ if isinstance(rule, InstanceConstraint))
@@ -498,7 +498,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
 
     @classmethod
     def load(cls, path: Any) -> Any:
-        """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only."""
+        """Load a fitted estimator that :meth:`save` wrote, with the chosen weights only."""
         found, what = load(path), "no record of a semi-supervised fit"
         how = f"load it with {type(found).__name__}.load"
         require(isinstance(found, cls), f"{path} holds {what}: {how}.")
@@ -509,7 +509,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         """The estimator whose base comes from a file; None where that has no sound record."""
         record = model.metadata_.get("semisupervised")
         rules = record.get("rules", []) if isinstance(record, dict) else []
-        text = f"{rules!r:.60} is no list of constraints: get a fresh copy."
+        text = f"{rules!r:.60} is not a list of constraints: get a fresh copy."
         require(isinstance(rules, list), text)
         rules = [*map(read_rule, rules)]
         make: Any = AnnealingStep

@@ -67,9 +67,9 @@ class Stream:
             self.blocks = [owner.__dict__.pop("_dual")]
         elif "_stored" in vars(owner):
             what = "this model was loaded from a file, which holds neither training data nor"
-            what += " multipliers for partial_fit to go on from: save it with state=True"
+            what += " multipliers for partial_fit to continue from: save it with state=True"
             how = "call fit with all data, or partial_fit on sklearn.base.clone(model)"
-            require(owner._stored is not None, f"{what}, {how} to begin anew.")
+            require(owner._stored is not None, f"{what}, {how} to start afresh.")
             self.blocks = [owner._stored.restore(owner)]
             stored = owner.__dict__.pop("_stored")
             self.visits, self.fresh = stored.visits, stored.fresh
@@ -99,7 +99,7 @@ class Stream:
         text = f"partial_fit needs multipliers of single examples, which {solver=} does not have"
         require(owner._solver_class(None).by_example, f"{text}: use solver='auto'.")
         if not self.blocks and "weights_" in vars(owner):
-            what = "the examples of an earlier fit were not kept, so that partial_fit begins anew"
+            what = "the examples of an earlier fit were not kept, so partial_fit starts afresh"
             warn(f"{what}: begin with partial_fit or warm_start=True; a pickle holds none.")
 
     def refuse_changes(self, *names: str) -> None:
@@ -411,12 +411,12 @@ class Stream:
         del self.owner.__dict__["weights_"]
 
     def forget(self, which: Any, keep_last: int | None) -> None:
-        """Leave examples behind; see :meth:`hingeline.ChainSSVM.forget`."""
+        """Forget examples; see :meth:`hingeline.ChainSSVM.forget`."""
         remedy = "only partial_fit, and fit with warm_start=True, remember any"
         require(self.blocks, f"there are no examples to forget: {remedy}.")
         n = len(self)
         one = (which is None) != (keep_last is None)
-        require(one, "say what to forget: either which= or keep_last=.", TypeError)
+        require(one, "say what to forget: pass either which= or keep_last=.", TypeError)
         gone = np.zeros(n, dtype=bool)
         if keep_last is not None:
             positive("keep_last", keep_last, integer=True)
@@ -428,7 +428,7 @@ class Stream:
             text = f"which does not fit the {n} examples that are remembered"
             with retell(f"{text}: ", ".", IndexError):
                 gone[chosen if chosen.size else []] = True
-        require(not gone.all(), f"which= names all {n} examples: leave at least one, or fit anew.")
+        require(not gone.all(), f"which= names all {n} examples: leave at least one, or fit again.")
         if gone.any():
             self._drop(gone)
             self.go_live()
