@@ -130,6 +130,7 @@ def test_regrouping_changes_neither_weights_nor_dual(C: float, monkeypatch: Any)
     monkeypatch.setattr(SDMInParts, "make_room", watch)
     monkeypatch.setattr(parts, "FIRST_LENGTH", 4)
     monkeypatch.setattr(parts, "FIRST_PASSES", 2)
+    monkeypatch.setattr(parts, "TANGLED", np.inf)  # join them after these passes
     for seed in (2, 4, 5, 6):  # where parts split depends on rounding, and so on the machine
         compiled = compile_chains(seed, [60, 1, 35, 2, 80])
         with Workers(1, compiled.scratch_size) as workers:
