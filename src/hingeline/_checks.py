@@ -204,8 +204,8 @@ def bind_callbacks(estimator: Any) -> list[Any]:
     """
     callbacks = as_callbacks(estimator.callbacks)
     for callback in callbacks:
-        if hasattr(callback, "estimator"):
-            callback.estimator = estimator
+        if hasattr(callback, "watch"):
+            callback.watch(estimator)
     return callbacks
 
 

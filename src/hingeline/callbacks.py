@@ -48,10 +48,15 @@ class EarlyStopping:
             from hingeline.evaluation.metrics import scorer
 
             scoring = scorer(scoring)
-        self.estimator, self.X, self.y = estimator, X, y
+        self.estimator = estimator
+        self.X, self.y = X, y
         self.patience, self.scoring, self.score_params = patience, scoring, score_params
         self.scores_: list[float] = []
         self._best: Array | None = None
+
+    def watch(self, estimator: Any) -> None:
+        """Score the passes of this estimator; every fit calls it."""
+        self.estimator = estimator
 
     def __call__(self, state: PassState) -> None:
         """Score the pass and stop if the patience is over."""
