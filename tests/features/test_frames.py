@@ -172,6 +172,25 @@ def test_set_output(library: str, make: Any) -> None:
         ChainSSVM().fit([["a", "b"]], [["x", "y"]])
 
 
+@pytest.mark.parametrize("make", [pandas_frame, polars_frame])
+def test_columns_of_frames_keep_their_order(make: Any, tmp_path: Any) -> None:
+    rng = np.random.default_rng(0)
+    numbers = [rng.normal(size=(4, 2)) for _ in range(6)]
+    frames = [make({"a": x[:, 0], "b": x[:, 1]}) for x in numbers]
+    turned = [make({"b": x[:, 1], "a": x[:, 0]}) for x in numbers]
+    y = [np.where(x[:, 0] > 0, "p", "n").tolist() for x in numbers]
+    model = ChainSSVM(random_state=0).fit(frames, y)
+    assert model.feature_names_in_.tolist() == model.feature_names_.tolist() == ["a", "b"]
+    model.save(tmp_path / "m.hinge")
+    for known in (model, ChainSSVM.load(tmp_path / "m.hinge")):
+        assert known.predict(numbers)[0].tolist() == known.predict(frames)[0].tolist()
+        with pytest.raises(ValueError, match="columns b, a, but ChainSSVM was fitted with a, b"):
+            known.predict(turned)
+    with pytest.raises(ValueError, match=r"X\[1\] has the columns b, a, but X\[0\] has a, b"):
+        ChainSSVM().fit([frames[0], turned[1]], y[:2])
+    assert not hasattr(model.fit(numbers, y), "feature_names_in_")
+
+
 def test_no_frame() -> None:
     with pytest.raises(TypeError, match="frame must be a pandas or polars frame, got list"):
         from_frame([1])

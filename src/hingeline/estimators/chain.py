@@ -63,6 +63,7 @@ class TokenModel:
     encoder_ : encoder or None; the fitted encoder; None if X held numbers
     feature_means_, feature_scales_ : ndarray of shape (features,); if columns were scaled
     feature_names_ : ndarray of str; names of the features; x0, x1, … if they have none
+    feature_names_in_ : ndarray of str; the columns of frames of numbers, if X held these
     transition_coef_ : ndarray of shape (labels, labels); ``[from, to]``
     start_coef_, end_coef_ : ndarray of shape (labels,)
     """
@@ -90,7 +91,11 @@ class TokenModel:
         self: Any, X: Any, lengths: Any, sample_weight: Any = None
     ) -> tuple[Any, ...]:
         """Tokens of the first sequences as rows, where sequences begin, and their weights."""
+        vars(self).pop("feature_names_in_", None)
+        names = reading.frame_names(X)
         self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
+        if names is not None and self.encoder_ is None:
+            self.feature_names_in_ = names
         refuse_scale(self.encoder_, self.scale)
         weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
         dense = self.encoder_ is None and is_dense(X) and self._wants_scale(True)
@@ -98,9 +103,19 @@ class TokenModel:
         rows = scale_columns(self, matrix.toarray() if dense else matrix, each)
         return checks.as_csr(rows), offsets, weights
 
+    def _check_names(self: Any, X: Any) -> None:
+        """Refuse frames whose columns are not those of the training, or in another order."""
+        names, known = reading.frame_names(X), getattr(self, "feature_names_in_", None)
+        if names is not None and known is not None and [*names[: len(known)]] != [*known]:
+            what = (
+                f"X has the columns {', '.join(names)}, but {type(self).__name__} was fitted with"
+            )
+            raise ValueError(f"{what} {', '.join(known)}: pass these, in this order.")
+
     def _read_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
         """Tokens of new sequences as rows, and where sequences begin."""
         check_is_fitted(self, "weights_")
+        self._check_names(X)
         encoder = getattr(self, "encoder_", None)
         if getattr(self, "features", None) is None:
             reading.refuse_words(encoder, X, lengths)
@@ -425,6 +440,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                 if first:
                     matrix, offsets, _ = self._learn_tokens(X, lengths, sample_weight)
                 else:
+                    self._check_names(X)
                     encoder = getattr(self, "encoder_", None)
                     matrix, offsets = reading.known_tokens(encoder, X, lengths, grow=True)
                     now, before, name = matrix.shape[1], self.n_features_in_, type(self).__name__

@@ -264,6 +264,18 @@ def _plain_sequence(x: Any) -> Any:
     return values.tolist() if values.ndim == 1 else [*map(tuple, values.tolist())]
 
 
+def frame_names(X: Any) -> Array | None:
+    """The names of the columns where X is a list of frames, which must have the same ones."""
+    if not isinstance(X, (list, tuple)) or not X or not hasattr(X[0], "columns"):
+        return None
+    names = [*map(str, X[0].columns)]
+    for i, x in enumerate(X):
+        own = [*map(str, getattr(x, "columns", names))]
+        what = f"X[{i}] has the columns {', '.join(own)}, but X[0] has {', '.join(names)}"
+        require(own == names, f"{what}: all frames must have the same columns.")
+    return np.array(names, dtype=object)
+
+
 def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matrix, Array]:
     """The fitted encoder (None for numbers), all tokens as CSR rows, the offsets of sequences."""
     encoder, X = choose_encoder(features, X, lengths)
