@@ -84,6 +84,11 @@ def test_labels_that_are_no_tags_have_no_spans(labels):
     json.dumps(found)
 
 
+def test_numbers_and_texts_are_never_equal_which_is_told():
+    with pytest.warns(UserWarning, match="one holds texts and the other none: convert it"):
+        assert evaluate([[1, 0]], [["1", "0"]]).token_accuracy == 0.0
+
+
 def test_spans_can_be_left_out():
     assert evaluate([["B-X"]], [["B-X"]], scheme=None).span_f1 is None
 

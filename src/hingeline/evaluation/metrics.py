@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array, is_list, one_of, require, require_type, retell
+from hingeline._checks import Array, is_list, one_of, require, require_type, retell, warn
 from hingeline._words import count_of
 from hingeline.core.results import align as align
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
@@ -50,6 +50,9 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
     for i, (a, b) in enumerate(zip(true, predicted, strict=True)):
         text = f"y_true[{i}] has {len(a)} labels and y_pred[{i}] has {len(b)}"
         require(len(a) == len(b), f"{text}: they must have the same length.")
+    kinds = [{isinstance(x, str) for labels in side for x in labels} for side in (true, predicted)]
+    if not kinds[0] & kinds[1]:
+        warn("y_true and y_pred share no label, as one holds texts and the other none: convert it.")
     flat = [label for side in (true, predicted) for labels in side for label in labels]
     with retell("a label is not hashable: ", ".", TypeError, error=TypeError):
         distinct = list(dict.fromkeys(flat))
