@@ -324,8 +324,8 @@ def as_csr(matrix: Any) -> sp.csr_matrix:
         kind = np.int32 if matrix.size < 2**31 else np.int64  # scipy's own, so that it copies none
         starts = np.arange(n + 1, dtype=kind) * d
         return sp.csr_matrix((matrix.flatten(), columns.ravel(), starts), matrix.shape)
-    if not isinstance(matrix, sp.csr_matrix):
-        matrix = sp.csr_matrix(matrix)
+    if not isinstance(matrix, sp.csr_matrix) or len(matrix.data) != matrix.nnz:
+        matrix = sp.csr_matrix(matrix)  # which leaves out what is behind the last row
     if not matrix.has_canonical_format:  # scipy looks once and notes it with the caller's matrix
         matrix = matrix.copy()
         matrix.sum_duplicates()

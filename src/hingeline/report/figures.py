@@ -396,8 +396,9 @@ def plot_path(path: ModelPath, target: FileName | None = None, title: str | None
     >>> path = C_path(MulticlassSSVM(), [[0.0, 1.0], [1.0, 0.0]], ["a", "b"], Cs=[0.1, 1.0])
     >>> risks, gaps = plot_path(path, "path.svg")
     """
-    fine = hasattr(path, "relative_gaps") and len(path)
-    require(fine, f"path is {path!r:.40}: pass what nu_path or C_path returned.")
+    known = hasattr(path, "relative_gaps")
+    what = "empty" if known else f"{path!r:.40}"
+    require(known and len(path), f"path is {what}: pass what nu_path or C_path returned.")
     figure = new_figure()
     risks, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     x = path.values
