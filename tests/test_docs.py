@@ -56,6 +56,8 @@ PUBLISHED = {"tagging": "conll2002"}
 
 #: What a page shows of a line that prints: a number behind it, or the line below.
 SHOWN = re.compile(r"^print\(.*\)(?:  # ([\d.]+)|\n# (.+))$", re.MULTILINE)
+#: And what it says an expression is.
+WORTH = re.compile(r"^(\w+\.[^=\n]*?)  # (?:about )?(\d\.\d+)", re.MULTILINE)
 
 
 def round_numbers(text: str) -> str:
@@ -89,6 +91,9 @@ def test_the_code_on_a_page_runs(page, blocks, tmp_path, monkeypatch, capsys):
     for number, block in enumerate(blocks, start=1):
         exec(compile(block, f"{page}.md, block {number}", "exec"), scope)
         printed = round_numbers(capsys.readouterr().out)
+        if page == "README":
+            for expression, worth in WORTH.findall(block):
+                assert eval(expression, scope) == pytest.approx(float(worth), abs=2e-3), expression
         if page in PUBLISHED:  # the figures are those of its data
             for shown in map("".join, SHOWN.findall(block)):
                 assert round_numbers(shown) in printed, f"{page}.md shows {shown}"
