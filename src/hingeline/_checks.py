@@ -332,10 +332,15 @@ def as_csr(matrix: Any) -> sp.csr_matrix:
     return matrix
 
 
+def trim(matrix: Any) -> Any:
+    """A CSR matrix without room behind its entries, which stacking would take for entries."""
+    return matrix.copy() if len(matrix.data) > matrix.indptr[-1] else matrix
+
+
 def numeric_rows(x: Any, where: str) -> Any:
     """One array or sparse matrix, dense or CSR, of finite numbers, float64 or float32."""
     if sp.issparse(x):
-        rows = x.tocsr()
+        rows = trim(x.tocsr())
     else:
         refuse_text(x, where)
         try:

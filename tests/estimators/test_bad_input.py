@@ -678,7 +678,7 @@ def test_custom(structure: Any, params: Any, data: Any, kind: Any, pieces: Any) 
 def test_a_decode_that_wants_the_truth_to_predict() -> None:
     with pytest.raises(IndexError) as error:
         SSVM(LooksAtTheTruth()).fit(INPUTS, OUTPUTS)
-    assert "y_true is empty then" in error.value.__notes__[0]
+    assert "y_true is then empty" in error.value.__notes__[0]
 
 
 def test_compiled_structures_want_arrays(compiled_chain: Any) -> None:

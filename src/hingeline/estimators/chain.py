@@ -91,17 +91,20 @@ class TokenModel:
         self: Any, X: Any, lengths: Any, sample_weight: Any = None
     ) -> tuple[Any, ...]:
         """Tokens of the first sequences as rows, where sequences begin, and their weights."""
-        vars(self).pop("feature_names_in_", None)
-        names = reading.frame_names(X)
         self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
-        if names is not None and self.encoder_ is None:
-            self.feature_names_in_ = names
+        self._learn_names(X)
         refuse_scale(self.encoder_, self.scale)
         weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
         dense = self.encoder_ is None and is_dense(X) and self._wants_scale(True)
         each = np.repeat(weights, np.diff(offsets))
         rows = scale_columns(self, matrix.toarray() if dense else matrix, each)
         return checks.as_csr(rows), offsets, weights
+
+    def _learn_names(self: Any, X: Any) -> None:
+        """Keep the columns of frames of numbers; other input has no names."""
+        vars(self).pop("feature_names_in_", None)
+        if self.encoder_ is None and (names := reading.frame_names(X)) is not None:
+            self.feature_names_in_ = names
 
     def _check_names(self: Any, X: Any) -> None:
         """Refuse frames whose columns are not those of the training, or in another order."""
@@ -215,8 +218,8 @@ class ChainModel:
             ``{position: label or labels}``. Also one boolean array (all tokens, labels).
         """
         check_is_fitted(self, "weights_")
-        again, nothing = (lambda X, own: self.predict(X, None, own)), self.classes_[:0]
-        found = skip_empty(X, lengths, again, nothing, allowed)
+        again, nothing = (lambda X, allowed: self.predict(X, None, allowed)), self.classes_[:0]
+        found = skip_empty(X, lengths, again, nothing, allowed=allowed)
         if found is not None:
             return found
         problem = self._prepare(X, lengths, allowed)
@@ -447,6 +450,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                     what = f"X has {now} features, but {name} was fitted with {before}"
                     checks.require(now >= before, f"{what}: put new ones after these.")
                     matrix = checks.as_csr(scale_columns(self, matrix))
+                    if now > before and hasattr(self, "feature_names_in_"):
+                        self._learn_names(X)
             flat = reading.stack_labels(y, offsets, lengths)
             known = [] if classes is None else reading.plain_labels(classes)
             if first:

@@ -158,7 +158,8 @@ def stack_labels(
         what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
         require(len(flat) == offsets[-1], f"{what}: one label per row.")
         return flat
-    require_type(is_list(y) and hasattr(y, "__len__"), "y", "a list of label sequences", y)
+    listed = is_list(y) and hasattr(y, "__len__") and not hasattr(y, "columns")
+    require_type(listed, "y", "a list of label sequences", y)
     y = y.to_list() if hasattr(y, "to_list") else y
     what = f"X has {len(offsets) - 1} {whole}s and y has {len(y)}"
     if len(y) == offsets[-1] and not isinstance(y[0], (list, tuple, np.ndarray)):
@@ -172,10 +173,11 @@ def stack_labels(
         if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, np.ndarray)):
             how = f"a list of {n} labels, one for each {part} of X[{i}]"
             raise TypeError(f"y[{i}] is {labels!r:.40}, expected {how}.")
-        if len(labels) != n:
-            what = f"X[{i}] has {n} {part}s and y[{i}] has {len(labels)} labels"
-            hint = f", say y[{i}].ravel()" if getattr(labels, "ndim", 1) > 1 else ""
-            raise ValueError(f"{what}: they must have the same length{hint}.")
+        if isinstance(labels, np.ndarray) and labels.ndim > 1:
+            what = f"y[{i}] has shape {labels.shape}, expected {n} labels in one dimension"
+            raise ValueError(f"{what}: pass y[{i}].ravel().")
+        what = f"X[{i}] has {n} {part}s and y[{i}] has {len(labels)} labels"
+        require(len(labels) == n, f"{what}: they must have the same length.")
         flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
     return plain_labels(flat)
 
@@ -265,11 +267,12 @@ def _plain_sequence(x: Any) -> Any:
 
 
 def frame_names(X: Any) -> Array | None:
-    """The names of the columns where X is a list of frames, which must have the same ones."""
-    if not isinstance(X, (list, tuple)) or not X or not hasattr(X[0], "columns"):
+    """The names of the columns where X is a frame, or a list of them with the same columns."""
+    frames = [X] if hasattr(X, "columns") else X
+    if not isinstance(frames, (list, tuple)) or not frames or not hasattr(frames[0], "columns"):
         return None
-    names = [*map(str, X[0].columns)]
-    for i, x in enumerate(X):
+    names = [*map(str, frames[0].columns)]
+    for i, x in enumerate(frames):
         own = [*map(str, getattr(x, "columns", names))]
         what = f"X[{i}] has the columns {', '.join(own)}, but X[0] has {', '.join(names)}"
         require(own == names, f"{what}: all frames must have the same columns.")

@@ -240,10 +240,10 @@ def label_under(
     if not rules:
         return model.predict(X, lengths, allowed)
 
-    def again(X: Any, *own: Any) -> list[Array]:
-        return label_under(model, rules, X, None, *own)
+    def again(X: Any, **own: Any) -> list[Array]:
+        return label_under(model, rules, X, None, **own)
 
-    found = skip_empty(X, lengths, again, nothing, allowed, words)
+    found = skip_empty(X, lengths, again, nothing, allowed=allowed, words=words)
     if found is not None:
         return found
     problem = model._prepare(X, lengths, allowed)
