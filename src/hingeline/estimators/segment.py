@@ -227,9 +227,8 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         self.segment_encoder_, segments = None, None
         if self.segment_features is not None and self.segment_features.reads_words:
             self.segment_encoder_ = clone(self.segment_features)
-            checks.require(lengths is None, "features of segments need words: leave lengths out.")
             spans = cut_spans(first, stop, kinds, offsets)
-            segments = self.segment_encoder_.fit_transform(X, spans)
+            segments = self.segment_encoder_.fit_transform(reading.cut(X, lengths), spans)
         counted = kind if self.loss == "spans" else labels >> (2 * bits)
         weight = checks.check_class_weight(self.class_weight, self.classes_.tolist(), counted)
         examples = self._with_constant(matrix), offsets, labels
@@ -293,7 +292,9 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
     def _prepare(self, X: Any, lengths: Any) -> SegmentProblem:
         """New sequences as the kernels of prediction want them."""
         matrix, offsets = self._read_tokens(X, lengths)
-        segments = None if self.segment_encoder_ is None else self.segment_encoder_.transform(X)
+        segments = None
+        if self.segment_encoder_ is not None:
+            segments = self.segment_encoder_.transform(reading.cut(X, lengths))
         examples = self._with_constant(matrix), offsets, np.zeros(matrix.shape[0], dtype=np.int32)
         return self._pose(examples, segments, np.ones(len(self.classes_)), 0.0)
 

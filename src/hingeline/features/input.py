@@ -284,7 +284,7 @@ def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matri
     encoder, X = choose_encoder(features, X, lengths)
     if encoder is None:
         return None, *stack_sequences(X, lengths)
-    return encoder, *stack_sequences(encoder.fit_transform(_cut(X, lengths)))
+    return encoder, *stack_sequences(encoder.fit_transform(cut(X, lengths)))
 
 
 def choose_encoder(features: Any, X: Any, lengths: Any = None) -> tuple[Any, Any]:
@@ -303,7 +303,7 @@ def known_tokens(encoder: Any, X: Any, lengths: Any, grow: bool = False) -> tupl
         return stack_sequences(X, lengths)
     learns = grow and hasattr(encoder, "partial_fit_transform")
     encode = encoder.partial_fit_transform if learns else encoder.transform
-    return stack_sequences(encode(_cut(X, lengths)))
+    return stack_sequences(encode(cut(X, lengths)))
 
 
 def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
@@ -378,7 +378,8 @@ def _are_columns(sentences: Any, width: int) -> bool:
     return not all(named)
 
 
-def _cut(X: Any, lengths: Any) -> Any:
+def cut(X: Any, lengths: Any) -> Any:
+    """Stacked tokens as sequences."""
     if lengths is None:
         return X
     cut = isinstance(X, (TokenTable, SparseSequences))
