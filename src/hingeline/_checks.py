@@ -324,8 +324,7 @@ def as_csr(matrix: Any) -> sp.csr_matrix:
         kind = np.int32 if matrix.size < 2**31 else np.int64  # scipy's own, so that it copies none
         starts = np.arange(n + 1, dtype=kind) * d
         return sp.csr_matrix((matrix.flatten(), columns.ravel(), starts), matrix.shape)
-    if not isinstance(matrix, sp.csr_matrix):
-        matrix = sp.csr_matrix(matrix)
+    matrix = trim(matrix) if isinstance(matrix, sp.csr_matrix) else sp.csr_matrix(matrix)
     if not matrix.has_canonical_format:  # scipy looks once and notes it with the caller's matrix
         matrix = matrix.copy()
         matrix.sum_duplicates()

@@ -486,7 +486,7 @@ class TestBadGraphs:
     @pytest.mark.parametrize(
         ("make", "match"),
         [
-            (lambda: Graph([["a"]]), "expected numbers"),
+            (lambda: Graph([["a"]]), "numbers are expected"),
             (lambda: Graph([[1.0], [2.0]], [(0.0, 1.0)]), "integers"),
             (lambda: Graph([[1.0], [2.0]], factors=[(0, 1)]), "dict"),
             (lambda: GraphSSVM().fit([[1.0]], [[0]]), r"X\[0\] is a list"),

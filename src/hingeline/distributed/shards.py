@@ -205,17 +205,18 @@ def merge_classes(estimator: Any, told: list[dict[str, Any]]) -> dict[str, Any]:
     texts = {isinstance(label, str) for label in counts}
     what = "labels are texts in some parts and numbers in others"
     require(len(texts) < 2, f"{what}: give one kind.")
-    classes, index = find_classes(list(counts))
+    classes, _ = find_classes(list(counts))
+    labels = classes.tolist()
     alike: dict[str, str] = {}
-    for label in filter(lambda label: isinstance(label, str), index):
+    for label in filter(lambda label: isinstance(label, str), labels):
         other = alike.setdefault(label.casefold(), label)
         if other != label:
             checks.warn(f"the labels {other!r} and {label!r} differ by case only: is one misspelt?")
     known: dict[str, Any] = {"classes_": classes}
     if isinstance(estimator.class_weight, str):
-        numbers = np.repeat(np.arange(len(classes)), [counts[c] for c in index])
-        weights = checks.check_class_weight(estimator.class_weight, list(index), numbers)
-        known["class_weight"] = dict(zip(index, weights.tolist(), strict=True))
+        numbers = np.repeat(np.arange(len(classes)), [counts[c] for c in labels])
+        weights = checks.check_class_weight(estimator.class_weight, labels, numbers)
+        known["class_weight"] = dict(zip(labels, weights.tolist(), strict=True))
     return known
 
 
@@ -293,7 +294,7 @@ def merge_spread(sums: list[Any]) -> tuple[Array, ...]:
 
 def number_own(estimator: Any, labels: list[Any]) -> Array:
     """Labels by their numbers among those of all blocks."""
-    return number_labels(labels, {a: k for k, a in enumerate(estimator.classes_.tolist())})
+    return number_labels(labels, estimator.classes_)
 
 
 class Sequences(Shard):

@@ -110,10 +110,9 @@ class TokenModel:
         """Refuse frames whose columns are not those of the training, or in another order."""
         names, known = reading.frame_names(X), getattr(self, "feature_names_in_", None)
         if names is not None and known is not None and [*names[: len(known)]] != [*known]:
-            what = (
-                f"X has the columns {', '.join(names)}, but {type(self).__name__} was fitted with"
-            )
-            raise ValueError(f"{what} {', '.join(known)}: pass these, in this order.")
+            now, fitted = f"X has the columns {', '.join(names)}", ", ".join(known)
+            what = f"{now}, but {type(self).__name__} was fitted with {fitted}"
+            raise ValueError(f"{what}: pass these, in this order.")
 
     def _read_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
         """Tokens of new sequences as rows, and where sequences begin."""
@@ -169,8 +168,7 @@ class ChainModel:
             what = f"the last column of X, {X.names[-1]!r}, holds the labels that are to be learnt"
             checks.warn(f"{what}: leave it out, X.select({list(X.names[:-1])}).")
         self.n_features_in_ = matrix.shape[1]
-        self.classes_, index = reading.find_classes(flat, offsets)
-        labels = reading.number_labels(flat, index)
+        self.classes_, labels = reading.find_classes(flat, offsets)
         given = self.classes_, labels, offsets
         self.scheme_ = self.scheme and masks.choose_scheme(self.scheme, *given)
         return matrix, offsets, labels, weights
@@ -458,8 +456,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                 self.classes_, _ = reading.find_classes(known or flat)
             self.classes_ = add_classes(self.classes_, [*known, *flat])
             self.n_features_in_ = matrix.shape[1]
-            index = {label: k for k, label in enumerate(self.classes_.tolist())}
-            labels = reading.number_labels(flat, index)
+            labels = reading.number_labels(flat, self.classes_)
             # Multipliers of valid outputs stay feasible when the scheme is given up.
             found = "" if first else self.scheme_
             scheme = masks.choose_scheme(self.scheme, self.classes_, labels, offsets, found)
@@ -489,9 +486,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         if self._zero_one:
             raise ValueError("summed_slack_bounds does not work with loss='zero_one'.")
         matrix, offsets = self._read_tokens(X, lengths)
-        index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = reading.stack_labels(y, offsets, lengths)
-        labels = reading.number_labels(flat, index, "leave its sequence out")
+        labels = reading.number_labels(flat, self.classes_, "leave its sequence out")
         known = self.classes_, labels, offsets
         masks.choose_scheme(self.scheme and self.scheme_, *known)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)

@@ -17,7 +17,7 @@ from hingeline.core import registry
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
-from hingeline.features.input import find_classes, number_labels, stack_labels, stack_sequences
+from hingeline.features.input import find_classes, stack_labels, stack_sequences
 from hingeline.features.tables import Labels, choose_scales, measure_columns, scale_columns
 from hingeline.inference.factor_graph import join, make_topology, starts_of
 from hingeline.inference.map import INFERENCE, map_milp
@@ -359,9 +359,8 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
             widths["edge"] = 0 if x.edge_features is None else x.edge_features.shape[1]
         for kind, width in widths.items():
             expected, whose = known.setdefault(kind, (width, f"X[{i}] has {width}"))
-            if width != expected:
-                what = f"X[{i}] has {width} {kind} features, but {whose}"
-                raise ValueError(f"{what}: all graphs must have the same features.")
+            what = f"X[{i}] has {width} {kind} features, but {whose}"
+            checks.require(width == expected, f"{what}: all graphs must have the same features.")
     return list(X), known["node"][0], known.get("edge", (0, ""))[0]
 
 
@@ -455,9 +454,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             weights = weights[some]
             text = "sample_weight is zero wherever y holds labels that are not void."
             checks.require(weights.any(), text)
-        flat = [label for own in labels for label in own]
-        self.classes_, index = find_classes(flat)
-        numbers = number_labels(flat, index)
+        self.classes_, numbers = find_classes([label for own in labels for label in own])
         nodes, dense, edges = stack_features(graphs)
         dense = dense and self._wants_scale(True)
         each = np.repeat(weights, [x.n_nodes for x in graphs])

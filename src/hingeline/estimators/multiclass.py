@@ -88,10 +88,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
         classes, labels = checks.number_classes(y)
         self._check_targets(y)
         self.classes_ = classes
-        text = (
-            f"y has one class only ({self.classes_.tolist()[0]!r}): at least 2 classes are needed."
-        )
-        checks.require(len(self.classes_) > 1, text)
+        what = f"y has one class only ({classes.tolist()[0]!r}): at least 2 classes are needed."
+        checks.require(len(classes) > 1, what)
         weights = checks.check_sample_weight(sample_weight, len(labels))
         rows = self._with_constant(checks.as_csr(scale_columns(self, X, weights)))
         self._fit_problem(self._make(rows, None, labels.astype(np.int32)), weights)

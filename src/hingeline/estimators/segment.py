@@ -81,8 +81,7 @@ def cut_spans(first: Array, stop: Array, labels: list[Any], offsets: Array) -> l
 
 def read_tags(flat: list[Any], offsets: Array, scheme: Any) -> tuple[str, Array, Array, list[Any]]:
     """The scheme of tags, and first tokens, tokens after the last and labels of their spans."""
-    classes, index = reading.find_classes(flat, offsets)
-    codes = reading.number_labels(flat, index)
+    classes, codes = reading.find_classes(flat, offsets)
     with checks.retell("", " Give labels that are not tags as spans: (start, end, label)."):
         tags = [schemes.split_tag(label) for label in classes.tolist()]
     name = schemes.detect_from_arrays(classes.tolist(), codes, offsets) if scheme == "auto" else ""
@@ -218,9 +217,9 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         matrix, offsets, weights = self._learn_tokens(X, lengths, sample_weight)
         self.scheme_, first, stop, kinds = self._read_outputs(y, offsets, lengths)
         every = kinds if int((stop - first).sum()) == offsets[-1] else [*kinds, OUTSIDE]
-        self.classes_, index = reading.find_classes(every)
+        self.classes_, numbers = reading.find_classes(every)
         self.n_features_in_ = matrix.shape[1]
-        kind = reading.number_labels(kinds, index).astype(np.int64)
+        kind = numbers[: len(kinds)].astype(np.int64)
         self.max_length_ = self._find_lengths(first, stop, kind, offsets)
         bits = self._bits
         labels = segment.number_segments(first, stop, kind, offsets[-1], self._outside, bits)

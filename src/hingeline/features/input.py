@@ -190,8 +190,8 @@ def plain_labels(labels: Any) -> list[Any]:
     return flat
 
 
-def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array, dict[Any, int]]:
-    """The distinct labels, sorted where they can be, and their numbers; messages want offsets."""
+def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array, Array]:
+    """The distinct labels, sorted where they can be, and the number of each of the given ones."""
     try:
         distinct = list(dict.fromkeys(labels))
     except TypeError as error:
@@ -215,11 +215,12 @@ def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array
     with contextlib.suppress(ValueError):  # tuples beside texts
         if (plain := np.asarray(distinct)).ndim == 1 and plain.tolist() == distinct:
             classes = plain
-    return classes, {label: k for k, label in enumerate(distinct)}
+    return classes, number_labels(labels, classes)
 
 
-def number_labels(labels: list[Any], index: dict[Any, int], how: str = _DECLARE) -> Array:
+def number_labels(labels: list[Any], classes: Array, how: str = _DECLARE) -> Array:
     """The numbers of labels; a ``ValueError`` names one that has none, and ``how`` to go on."""
+    index = {label: k for k, label in enumerate(classes.tolist())}
     try:
         return np.fromiter(map(index.__getitem__, labels), dtype=np.int32, count=len(labels))
     except KeyError as error:

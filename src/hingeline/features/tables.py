@@ -78,8 +78,7 @@ def check_entries(name: str, entries: Any, n: int) -> None:
     """Refuse what is not a list with an entry for each of n sequences."""
     fine = isinstance(entries, (Sequence, np.ndarray, TokenTable)) and is_list(entries)
     require_type(fine, name, "a list with one entry per sequence", entries)
-    what = f"{name} has {len(entries)} entries, but there are {n} sequences."
-    require(len(entries) == n, what)
+    require(len(entries) == n, f"{name} has {len(entries)} entries, but there are {n} sequences.")
 
 
 def skip_empty(X: Any, lengths: Any, find: Any, nothing: Any, **more: Any) -> Any:

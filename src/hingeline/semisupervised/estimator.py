@@ -81,8 +81,8 @@ def prepare(
     first = int(known.sum())
     model.n_features_in_ = matrix.shape[1]
     declared = [] if classes is None else reading.plain_labels(classes)
-    model.classes_, index = reading.find_classes([*declared, *flat])
-    labels = reading.number_labels(flat, index)
+    model.classes_, labels = reading.find_classes([*declared, *flat])
+    labels = labels[len(declared) :]
     sizes = np.diff(offsets)[order]
     rows, inner = spread(offsets[:-1][order], sizes), np.cumsum([0, *sizes], dtype=np.int64)
     model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
