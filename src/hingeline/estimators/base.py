@@ -419,8 +419,8 @@ class BaseSSVM:
         is the value chosen.
     slack : {"max", "squared", "sum", "nu"}, default="max"
         Linear slack; ``½·slack²`` with the square root of the loss; the sum of the hinges of all
-        outputs (Balamurugan et al., OP2); or linear slack with a margin ρ that is optimised too,
-        controlled by ``nu`` instead of C.
+        outputs (Balamurugan et al., OP2; for classes Weston and Watkins); or linear slack with a
+        margin ρ that is optimised too, controlled by ``nu`` instead of C.
     nu : float or "auto", optional
         With ``slack="nu"``, instead of C: the largest mean loss allowed for margin errors; "auto"
         chooses it on held-out examples. See :func:`hingeline.nu_path`.

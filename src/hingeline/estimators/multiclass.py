@@ -31,10 +31,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
     C : float, "scale" or "auto", default="scale"
         As in :class:`hingeline.ChainSSVM`, with the mean squared norm of a row's features;
         ``float("inf")`` for a hard margin.
-    slack : {"max", "squared", "sum", "nu"}, default="max"
-        Linear slack (Crammer and Singer); ``½·slack²`` with the square root of the loss; the sum
-        of the hinges of all classes (Weston and Watkins); or linear slack with a margin ρ that is
-        optimised too, controlled by ``nu`` instead of C.
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the required margin, or multiplies the slack.
     violators : "all", "argmax" or int, optional
