@@ -176,8 +176,9 @@ def stack_labels(
         if isinstance(labels, np.ndarray) and labels.ndim > 1:
             what = f"y[{i}] has shape {labels.shape}, expected {n} labels in one dimension"
             raise ValueError(f"{what}: pass y[{i}].ravel().")
-        what = f"X[{i}] has {n} {part}s and y[{i}] has {len(labels)} labels"
-        require(len(labels) == n, f"{what}: they must have the same length.")
+        if len(labels) != n:
+            what = f"X[{i}] has {n} {part}s and y[{i}] has {len(labels)} labels"
+            raise ValueError(f"{what}: they must have the same length.")
         flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
     return plain_labels(flat)
 
