@@ -423,13 +423,11 @@ class Graphs(Shard):
     def __init__(self, estimator: Any, X: Any, y: Any, weights: Array) -> None:
         self.weights = weights
         self.graphs, width, edge_width = check_graphs(X)
-        self.labels = estimator._node_labels(self.graphs, y)
-        self.some = list(range(len(self.graphs)))
+        labels = estimator._node_labels(self.graphs, y)
         estimator._count_types(self.graphs)
-        if estimator.void_label is not None:
-            self.graphs, self.labels, self.some = estimator._drop_void(self.graphs, self.labels)
-            what = f"a block holds nothing but the void label {estimator.void_label!r}"
-            require(self.some, f"{what}: leave its parts out, or deal them to fewer blocks.")
+        self.graphs, self.labels, self.some = estimator._drop_void(self.graphs, labels)
+        what = f"a block holds nothing but the void label {estimator.void_label!r}"
+        require(self.some, f"{what}: leave its parts out, or deal them to fewer blocks.")
         nodes, dense, edges = stack_features(self.graphs)
         own = weights[self.some]
         each = np.repeat(own, [x.n_nodes for x in self.graphs])
@@ -440,7 +438,7 @@ class Graphs(Shard):
             each = np.repeat(own, [x.n_edges for x in self.graphs])
             told = measure_rows(estimator, checks.as_csr(edges), False, each)
             self.told |= {"edge sums": told["sums"]} if "sums" in told else {}
-        self.told["labels"] = Counter(label for own in self.labels for label in own)
+        self.told["labels"] = Counter(self.labels)
         self.told["edges"] = edge_width if any(x.n_edges for x in self.graphs) else None
 
     @staticmethod
@@ -461,7 +459,7 @@ class Graphs(Shard):
         return known, [None] * len(told)
 
     def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
-        numbers = number_own(estimator, [label for one in self.labels for label in one])
+        numbers = number_own(estimator, self.labels)
         problem = estimator._make(self.graphs, numbers, checks.weigh_costs(estimator, numbers))
         return self.compile(estimator, problem, self.weights[self.some])
 

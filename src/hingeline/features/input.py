@@ -20,6 +20,7 @@ from hingeline._checks import (
     numeric_matrix,
     require,
     require_type,
+    retell,
     warn,
     whole_number,
 )
@@ -607,12 +608,9 @@ def get_ends(arrays: Mapping[str, Any], name: str, total: int) -> Array:
 
 def get_strings(arrays: Mapping[str, Any], name: str) -> list[str]:
     """The texts that :func:`pack_strings` packed."""
-    data = get_array(arrays, name, np.uint8)
-    ends = get_ends(arrays, f"{name}_ends", len(data))
-    try:
+    data, ends = get_array(arrays, name, np.uint8), get_array(arrays, f"{name}_ends", np.int64)
+    with retell(f"array {name!r} of the encoder holds no UTF-8 texts: ", "."):
         return unpack_texts(data, ends, "strict")
-    except UnicodeDecodeError:
-        raise ValueError(f"array {name!r} of the encoder does not hold UTF-8 text.") from None
 
 
 def get_meta(meta: Any, name: str, kind: type | tuple[type, ...], what: str) -> Any:

@@ -246,9 +246,7 @@ class TokenTable(_Cut):
     def column(self, column: str | int) -> Array:
         """All tokens' values of one column, as an array of Python strings."""
         k = self.position(column)
-        values = np.empty(len(self.values[k]), dtype=object)
-        values[:] = self.values[k]
-        return values[self.codes[k]]
+        return np.array(self.values[k], dtype=object)[self.codes[k]]
 
     def sentences(self, column: str | int) -> list[list[str]]:
         """One column, sentence by sentence, e.g. the labels for ``fit``."""
