@@ -324,18 +324,22 @@ def as_csr(matrix: Any) -> sp.csr_matrix:
         kind = np.int32 if matrix.size < 2**31 else np.int64  # scipy's own, so that it copies none
         starts = np.arange(n + 1, dtype=kind) * d
         return sp.csr_matrix((matrix.flatten(), columns.ravel(), starts), matrix.shape)
-    if not isinstance(matrix, sp.csr_matrix) or len(matrix.data) != matrix.nnz:
-        matrix = sp.csr_matrix(matrix)  # which leaves out what is behind the last row
+    matrix = trim(matrix) if isinstance(matrix, sp.csr_matrix) else sp.csr_matrix(matrix)
     if not matrix.has_canonical_format:  # scipy looks once and notes it with the caller's matrix
         matrix = matrix.copy()
         matrix.sum_duplicates()
     return matrix
 
 
+def trim(matrix: Any) -> Any:
+    """A CSR matrix without room behind its entries, which stacking would take for entries."""
+    return matrix.copy() if len(matrix.data) > matrix.indptr[-1] else matrix
+
+
 def numeric_rows(x: Any, where: str) -> Any:
     """One array or sparse matrix, dense or CSR, of finite numbers, float64 or float32."""
     if sp.issparse(x):
-        rows = x.tocsr()
+        rows = trim(x.tocsr())
     else:
         refuse_text(x, where)
         try:

@@ -30,9 +30,8 @@ def check_target(path: str | os.PathLike[str], formats: Sequence[str] = ()) -> P
     require(fine, f"{no}: its name must end in {endings}.")
     target = path.resolve()  # a link stays a link
     folder, there = path.parent, target.is_file() or not target.exists()
-    require(
-        folder.is_dir(), f"{no}: there is no folder {folder}: make it first.", FileNotFoundError
-    )
+    what = f"{no}: there is no folder {folder}: make it first."
+    require(folder.is_dir(), what, FileNotFoundError)
     what = "it is a folder" if target.is_dir() else "it exists and is not a file"
     require(there, f"{no}: {what}: name a file.", FileExistsError)
     what = f"{no}: no permission to write in {target.parent}: name another folder."

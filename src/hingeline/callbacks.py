@@ -127,12 +127,11 @@ class Checkpoint:
         if header.get("kind") != "checkpoint":
             raise ModelFileError(f"{self.path} is a model, not a checkpoint: name another file.")
         before = header.get("identity")
-        if before != identity:
-            known = before if isinstance(before, dict) else {}
-            other = [name for name in identity if known.get(name) != identity[name]]
-            what = f"{self.path} is the checkpoint of another fit (other {', '.join(other)})"
-            how = "resume with the same data and parameters, or remove it to start afresh"
-            raise ModelFileError(f"{what}: {how}.")
+        known = before if isinstance(before, dict) else {}
+        other = [name for name in identity if known.get(name) != identity[name]]
+        what = f"{self.path} is the checkpoint of another fit (other {', '.join(other)})"
+        how = "resume with the same data and parameters, or remove it to start afresh"
+        require(before == identity, f"{what}: {how}.", ModelFileError)
         try:
             restore((header["state"], arrays))
             self.resumed_ = int(header["passes"])

@@ -53,6 +53,7 @@ def test_the_report_says_what_the_command_says(folder, tmp_path):
         done("train", data, "-m", model, "--dev", dev, "--patience", 1, "--tol", "1e-9", "--json")
     )
     assert result["stop_reason"].startswith("callback: ")
+    assert "\n  dev: dev.conll " in done("info", model)
     done("report", model, dev, "-o", page)
     text = page.read_text()
     assert "Training was stopped early, as asked: the held-out score" in text
@@ -156,6 +157,7 @@ def test_info(folder):
     assert f"gap: {model.duality_gap_:.6g}, " in text
     assert "layout: conll, columns " in text
     assert text.index("versions: ") < text.index("arrays:")
+    assert "layout: svmlight\n" in done("info", folder / "r.hinge")  # rows have no columns
 
 
 def test_strongest_features_and_transitions(folder):

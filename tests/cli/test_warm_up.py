@@ -55,6 +55,10 @@ def test_without_a_folder_there_is_nothing_to_warm_up(kind, monkeypatch):
     assert "HINGELINE_CACHE_DIR" in refused("warm-up", kind)
 
 
+def test_no_number_of_processes():
+    assert "--n-jobs 0 has no meaning" in refused("warm-up", "chain", "--n-jobs", 0)
+
+
 def find_calls(work):
     """The files of the kernels that work calls, found with interpreted kernels."""
     calls = set()

@@ -93,6 +93,8 @@ def test_a_loaded_model_can_be_looked_at(tagger: Any, tmp_path: Any) -> None:
     assert f"gap {tagger.duality_gap_:.3g} ({share}) = primal" in model._repr_html_()
     assert model._repr_mimebundle_()["text/html"].endswith(f"{tagger.stop_reason_}</p>")
     assert "primal" not in ChainSSVM()._repr_html_()
+    model.primal_objective_, model.nu_, model.rho_ = -1.0, 0.5, 4.0  # of slack="nu": P + νρ = 1
+    assert f"({model.duality_gap_:.2%})" in model._repr_html_()
     missing = [name for name in dir(model) if not name.startswith("_") and not hasattr(model, name)]
     assert missing == []
 
@@ -132,6 +134,13 @@ def test_sequences_without_tokens_have_no_labels(tagger: Any) -> None:
     fixed = tagger.predict([[], note], allowed=[None, {0: "B-PER"}])
     assert fixed[1][0] == "B-PER"
     assert tagger.predict([[]])[0].dtype == tagger.classes_.dtype
+    table = np.ones((len(note), len(tagger.classes_)), dtype=bool)  # of all tokens
+    table[:, tagger.classes_.tolist().index("O")] = False
+    assert "O" not in tagger.predict([[], note], allowed=table)[1]
+    for some in ([None], [None] * 3):
+        what = f"allowed has {len(some)} entries, but there are 2 sequences"
+        with pytest.raises(ValueError, match=what):
+            tagger.predict([[], note], allowed=some)
     assert tagger.predict([]) == []  # the last batch of a loop may be empty
     for X, y in (([], []), ([[]], [[]])):
         with pytest.raises(ValueError, match="X has no tokens: there is nothing to compare"):

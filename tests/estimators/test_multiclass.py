@@ -165,6 +165,17 @@ def test_read_only_sparse(data: Any, fit_intercept: bool) -> None:
     np.testing.assert_array_equal(model.weights_, expected.weights_)
 
 
+def test_sparse_with_room_to_spare(data: Any) -> None:
+    X, y = data
+    roomy = sp.csr_matrix(X)
+    roomy.data, roomy.indices = np.append(roomy.data, np.nan), np.append(roomy.indices, 0)
+    fitted = MulticlassSSVM(random_state=0).fit(roomy, y)
+    wanted = MulticlassSSVM(random_state=0).fit(sp.csr_matrix(X), y)
+    np.testing.assert_array_equal(fitted.weights_, wanted.weights_)
+    np.testing.assert_array_equal(fitted.predict(roomy), wanted.predict(X))
+    assert len(roomy.data) > roomy.indptr[-1]  # the caller's matrix is left alone
+
+
 def test_sparse_with_duplicates_and_unsorted_indices(data: Any) -> None:
     X, y = data
     n, d = X.shape

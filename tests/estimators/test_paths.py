@@ -113,5 +113,5 @@ def test_plot(tmp_path: Any, iris: Any) -> None:
     assert len(risks.lines) == 3
     assert (tmp_path / "path.svg").read_text().startswith("<?xml")
     plot_path(C_path(MulticlassSSVM(random_state=0), *iris, Cs=[0.1, 1.0]), tmp_path / "c.png")
-    with pytest.raises(ValueError, match="empty"):
+    with pytest.raises(ValueError, match="pass what nu_path or C_path returned"):
         plot_path(Path("nu"))

@@ -183,6 +183,19 @@ def test_the_form_of_words_does_not_matter_and_schemes_come_back(data, fitted):
     assert found == convert_scheme([own.tolist() for own in fitted.predict(X)], "IOB2", "IOBES")
 
 
+def test_features_of_segments_with_lengths():
+    X = [["New", "York"], ["Lima", "is", "far"]] * 6
+    y = [["B-LOC", "I-LOC"], ["B-LOC", "O", "O"]] * 6
+    templates = SegmentTemplates(words=True, shape=True)
+    model = SegmentSSVM(tol=0.1, segment_features=templates, random_state=0).fit(X, y)
+    flat, labels, sizes = [w for x in X for w in x], [k for own in y for k in own], [2, 3] * 6
+    other = SegmentSSVM(tol=0.1, segment_features=templates, random_state=0)
+    other.fit(flat, labels, lengths=sizes)
+    np.testing.assert_array_equal(other.weights_, model.weights_)
+    found = zip(model.predict_nbest(flat, 2, lengths=sizes), model.predict_nbest(X, 2), strict=True)
+    assert all(a[0][1] == b[0][1] and a[1][1] == b[1][1] for a, b in found)
+
+
 def test_numbers_with_lengths(data):
     X, y = data
     rng = np.random.default_rng(0)

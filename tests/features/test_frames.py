@@ -191,6 +191,32 @@ def test_columns_of_frames_keep_their_order(make: Any, tmp_path: Any) -> None:
     assert not hasattr(model.fit(numbers, y), "feature_names_in_")
 
 
+@pytest.mark.parametrize("make", [pandas_frame, polars_frame])
+def test_columns_of_one_frame_and_columns_that_come_later(make: Any, tmp_path: Any) -> None:
+    rng = np.random.default_rng(0)
+    numbers = [rng.normal(size=(4, 3)) for _ in range(6)]
+    y = [np.where(x[:, 0] > 0, "p", "n").tolist() for x in numbers]
+    flat, lengths = np.concatenate(numbers), [4] * 6
+    whole, turned = (make({k: flat[:, ord(k) - ord("a")] for k in names}) for names in ("ab", "ba"))
+    stacked = ChainSSVM(tol=0.1).fit(whole, np.concatenate(y).tolist(), lengths)
+    assert stacked.feature_names_.tolist() == ["a", "b"]
+    with pytest.raises(ValueError, match="columns b, a, but ChainSSVM was fitted with a, b"):
+        stacked.predict(turned, lengths)
+
+    narrow = [make({"a": x[:, 0], "b": x[:, 1]}) for x in numbers]
+    wide = [make({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2]}) for x in numbers]
+    other = [make({"a": x[:, 0], "b": x[:, 1], "d": x[:, 2]}) for x in numbers]
+    model = ChainSSVM(tol=0.1).partial_fit(narrow, y).partial_fit(wide, y)
+    assert model.feature_names_.tolist() == ["a", "b", "c"]
+    model.save(tmp_path / "m.hinge")
+    with pytest.raises(ValueError, match="columns a, b, d, but ChainSSVM was fitted with a, b, c"):
+        ChainSSVM.load(tmp_path / "m.hinge").predict(other)
+    model = ChainSSVM(tol=0.1).partial_fit(narrow, y).partial_fit(numbers, y)
+    assert model.feature_names_.tolist() == ["x0", "x1", "x2"]  # the last has no name
+    model.save(tmp_path / "m.hinge")
+    assert ChainSSVM.load(tmp_path / "m.hinge").predict(wide)[0].tolist() == y[0]
+
+
 def test_no_frame() -> None:
     with pytest.raises(TypeError, match="frame must be a pandas or polars frame, got list"):
         from_frame([1])

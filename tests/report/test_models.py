@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from hingeline import SSVM, ChainSSVM
+from hingeline import SSVM, ChainSSVM, SegmentSSVM
 from hingeline.evaluation.metrics import evaluate
+from hingeline.report import render_report
 
 SECTIONS = ["model", "convergence", "evaluation", "errors", "weights", "provenance"]
 
@@ -149,3 +150,12 @@ def test_own_structure(python_chain, page_of, rows_of):
     root, sections = page_of(other)
     assert sections == ["model", "convergence", "weights", "provenance"]
     assert "No gap is certified: weights were set by hand." in root.text
+
+
+def test_spans_are_compared_as_tags():
+    X, spans = [["Ann", "ran"], ["Bob", "sat"]] * 4, [[(0, 1, "PER")]] * 8
+    model = SegmentSSVM(tol=0.5, random_state=0).fit(X, spans)
+    with pytest.raises(ValueError, match=r"y_true holds spans.* pass model.to_tags"):
+        render_report(model, y_true=spans, y_pred=model.predict(X), tokens=X)
+    y = [model.to_tags([x], own) for x, own in zip(X, spans, strict=True)]
+    assert "span F1" in render_report(model, y_true=y, y_pred=y, tokens=X)

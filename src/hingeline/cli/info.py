@@ -98,11 +98,12 @@ def _shorten(facts: dict[str, Any], estimator: Any) -> None:
     origin = facts["metadata"]
     match origin:
         case {"layout": {"format": str(name), "columns": [*columns], "label": label}}:
-            origin["layout"] = f"{name}, columns {', '.join(map(str, columns))}, label {label}"
-    match origin:
-        case {"data": [*parts]} if all(isinstance(part, dict) for part in parts):
-            texts = (" ".join(f"{v}" for v in part.values()) for part in parts)
-            origin["data"] = ", ".join(texts)
+            of = f", columns {', '.join(map(str, columns))}, label {label}" if label else ""
+            origin["layout"] = f"{name}{of}"
+    for key in {"data", "dev"} & {*origin}:
+        parts = origin[key] if isinstance(origin[key], list) else [origin[key]]
+        if all(isinstance(part, dict) for part in parts):
+            origin[key] = ", ".join(" ".join(map(str, part.values())) for part in parts)
     match origin:
         case {"versions": dict(versions)}:
             origin["versions"] = ", ".join(f"{k} {v}" for k, v in versions.items())

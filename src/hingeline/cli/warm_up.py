@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import time
 import warnings
 from enum import StrEnum
@@ -67,6 +66,7 @@ def warm_up(
     from multiprocessing import get_context
 
     from hingeline import _jit
+    from hingeline._checks import effective_n_jobs
 
     folder = _jit.CACHE_FOLDER
     if folder is None:
@@ -75,7 +75,7 @@ def warm_up(
     kinds = list(_SECONDS) if kind is Kind.all else [kind.value]
     # Words of dependencies have codes, no numbers.
     work = [(k, n) for k in kinds for n in _NUMBERS[: 1 if k == "dependency" else 2]]
-    processes = min(n_jobs if n_jobs > 0 else os.cpu_count() or 1, len(work))
+    processes = min(effective_n_jobs(n_jobs), len(work))
     seconds = sum(_SECONDS[name] for name, _ in work)
     began, total = time.perf_counter(), 0
     with (

@@ -137,8 +137,7 @@ class _File:
     def read(self) -> list[Constraint]:
         self.defaults = self.tables.pop("defaults", {})
         if not isinstance(self.defaults, dict):
-            what = "defaults must be one table: write [defaults] on a line."
-            raise self.error(what, "defaults")
+            raise self.error("defaults must be one table: write [defaults] on a line.", "defaults")
         self.check_keys("[defaults]", self.defaults, _COMMON, "defaults", 0)
         found: list[tuple[int, list[Constraint]]] = []
         for kind, tables in self.tables.items():

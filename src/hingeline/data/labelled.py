@@ -165,10 +165,8 @@ def _read_tokens(
         every = [c for c in table.names if c != label]
         arcs = [c for c in every if c in ("form", "lemma", "upos", "xpos", "feats")]
         chosen = arcs if task == "dependencies" else ["form"] if format == "conllu" else every
-    require(
-        chosen,
-        f"{path} has a single column, the labels: add one with the words, after a tab or a space.",
-    )
+    what = f"{path} has a single column, the labels"
+    require(chosen, f"{what}: add one with the words, after a tab or a space.")
     require(label not in chosen, f"use={label} is the column of the labels: name others.")
     twice = next((name for name in chosen if chosen.count(name) > 1), "")
     require(not twice, f"use={twice} is named twice: name each column once.")

@@ -205,17 +205,18 @@ def merge_classes(estimator: Any, told: list[dict[str, Any]]) -> dict[str, Any]:
     texts = {isinstance(label, str) for label in counts}
     what = "labels are texts in some parts and numbers in others"
     require(len(texts) < 2, f"{what}: give one kind.")
-    classes, index = find_classes(list(counts))
+    classes, _ = find_classes(list(counts))
+    labels = classes.tolist()
     alike: dict[str, str] = {}
-    for label in filter(lambda label: isinstance(label, str), index):
+    for label in filter(lambda label: isinstance(label, str), labels):
         other = alike.setdefault(label.casefold(), label)
         if other != label:
             checks.warn(f"the labels {other!r} and {label!r} differ by case only: is one misspelt?")
     known: dict[str, Any] = {"classes_": classes}
     if isinstance(estimator.class_weight, str):
-        numbers = np.repeat(np.arange(len(classes)), [counts[c] for c in index])
-        weights = checks.check_class_weight(estimator.class_weight, list(index), numbers)
-        known["class_weight"] = dict(zip(index, weights.tolist(), strict=True))
+        numbers = np.repeat(np.arange(len(classes)), [counts[c] for c in labels])
+        weights = checks.check_class_weight(estimator.class_weight, labels, numbers)
+        known["class_weight"] = dict(zip(labels, weights.tolist(), strict=True))
     return known
 
 
@@ -293,7 +294,7 @@ def merge_spread(sums: list[Any]) -> tuple[Array, ...]:
 
 def number_own(estimator: Any, labels: list[Any]) -> Array:
     """Labels by their numbers among those of all blocks."""
-    return number_labels(labels, {a: k for k, a in enumerate(estimator.classes_.tolist())})
+    return number_labels(labels, estimator.classes_)
 
 
 class Sequences(Shard):
@@ -422,13 +423,11 @@ class Graphs(Shard):
     def __init__(self, estimator: Any, X: Any, y: Any, weights: Array) -> None:
         self.weights = weights
         self.graphs, width, edge_width = check_graphs(X)
-        self.labels = estimator._node_labels(self.graphs, y)
-        self.some = list(range(len(self.graphs)))
+        labels = estimator._node_labels(self.graphs, y)
         estimator._count_types(self.graphs)
-        if estimator.void_label is not None:
-            self.graphs, self.labels, self.some = estimator._drop_void(self.graphs, self.labels)
-            what = f"a block holds nothing but the void label {estimator.void_label!r}"
-            require(self.some, f"{what}: leave its parts out, or deal them to fewer blocks.")
+        self.graphs, self.labels, self.some = estimator._drop_void(self.graphs, labels)
+        what = f"a block holds nothing but the void label {estimator.void_label!r}"
+        require(self.some, f"{what}: leave its parts out, or deal them to fewer blocks.")
         nodes, dense, edges = stack_features(self.graphs)
         own = weights[self.some]
         each = np.repeat(own, [x.n_nodes for x in self.graphs])
@@ -439,7 +438,7 @@ class Graphs(Shard):
             each = np.repeat(own, [x.n_edges for x in self.graphs])
             told = measure_rows(estimator, checks.as_csr(edges), False, each)
             self.told |= {"edge sums": told["sums"]} if "sums" in told else {}
-        self.told["labels"] = Counter(label for own in self.labels for label in own)
+        self.told["labels"] = Counter(self.labels)
         self.told["edges"] = edge_width if any(x.n_edges for x in self.graphs) else None
 
     @staticmethod
@@ -460,7 +459,7 @@ class Graphs(Shard):
         return known, [None] * len(told)
 
     def pose(self, estimator: Any, own: Any) -> tuple[Compiled, Array]:
-        numbers = number_own(estimator, [label for one in self.labels for label in one])
+        numbers = number_own(estimator, self.labels)
         problem = estimator._make(self.graphs, numbers, checks.weigh_costs(estimator, numbers))
         return self.compile(estimator, problem, self.weights[self.some])
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from hingeline import schemes
-from hingeline._checks import Array, require, require_type, retell, warn
+from hingeline._checks import Array, require, retell, warn
+from hingeline.features.tables import check_entries, is_mask
 from hingeline.structures.chain import ChainProblem
 
 Valid = tuple[Array, Array, Array]
@@ -73,15 +74,12 @@ def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
     n, n_tokens = len(offsets) - 1, int(offsets[-1])
     table = np.ones((n_tokens, len(classes)), dtype=bool)
     index = {label: k for k, label in enumerate(classes.tolist())}
-    if isinstance(allowed, np.ndarray) and allowed.dtype == bool and allowed.ndim == 2:
+    if is_mask(allowed):
         what = f"allowed has shape {allowed.shape}, expected (tokens, labels) = {table.shape}"
         require(allowed.shape == table.shape, f"{what}, or one entry per sequence.")
         table[:] = allowed
     else:
-        fine = isinstance(allowed, (Sequence, np.ndarray)) and not isinstance(allowed, (str, bytes))
-        require_type(fine, "allowed", "a list with one entry per sequence", allowed)
-        what = f"allowed has {len(allowed)} entries, but there are {n} sequences."
-        require(len(allowed) == n, what)
+        check_entries("allowed", allowed, n)
         for i, entry in enumerate(allowed):
             if entry is not None:
                 _fill(table[offsets[i] : offsets[i + 1]], entry, index, i)

@@ -131,10 +131,10 @@ class BaseModel(BaseEstimator):
         html: str = super()._html_repr()
         if not hasattr(self, "stop_reason_"):
             return html
-        primal, dual = self.primal_objective_, self.dual_objective_
+        primal, dual, scale = self.primal_objective_, self.dual_objective_, positive_part(self)
         found = "no certified gap"
         if math.isfinite(self.duality_gap_):
-            share = f" ({self.duality_gap_ / primal:.2%})" if primal > 0.0 else ""
+            share = f" ({self.duality_gap_ / scale:.2%})" if scale > 0.0 else ""
             found = f"gap {self.duality_gap_:.3g}{share} = primal {primal:.6g} − dual {dual:.6g}"
         return f"{html}<p>{found}; {self.n_iter_} passes: {escape(self.stop_reason_)}</p>"
 
@@ -335,6 +335,7 @@ class TableModel:
         if y:  # to be learnt from
             checks.refuse_text(X)
             checks.refuse_none(y[0])
+        X = checks.trim(X) if sp.issparse(X) and X.format == "csr" else X
         types = [np.float64, np.float32]
         if how.get("reset", True) and y and is_plain(X, y[0]):
             # What scikit-learn would find after half a millisecond: nothing to convert or refuse.
@@ -418,8 +419,8 @@ class BaseSSVM:
         is the value chosen.
     slack : {"max", "squared", "sum", "nu"}, default="max"
         Linear slack; ``½·slack²`` with the square root of the loss; the sum of the hinges of all
-        outputs (Balamurugan et al., OP2); or linear slack with a margin ρ that is optimised too,
-        controlled by ``nu`` instead of C.
+        outputs (Balamurugan et al., OP2; for classes Weston and Watkins); or linear slack with a
+        margin ρ that is optimised too, controlled by ``nu`` instead of C.
     nu : float or "auto", optional
         With ``slack="nu"``, instead of C: the largest mean loss allowed for margin errors; "auto"
         chooses it on held-out examples. See :func:`hingeline.nu_path`.

@@ -91,11 +91,8 @@ class TokenModel:
         self: Any, X: Any, lengths: Any, sample_weight: Any = None
     ) -> tuple[Any, ...]:
         """Tokens of the first sequences as rows, where sequences begin, and their weights."""
-        vars(self).pop("feature_names_in_", None)
-        names = reading.frame_names(X)
         self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
-        if names is not None and self.encoder_ is None:
-            self.feature_names_in_ = names
+        self._learn_names(X)
         refuse_scale(self.encoder_, self.scale)
         weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
         dense = self.encoder_ is None and is_dense(X) and self._wants_scale(True)
@@ -103,14 +100,19 @@ class TokenModel:
         rows = scale_columns(self, matrix.toarray() if dense else matrix, each)
         return checks.as_csr(rows), offsets, weights
 
+    def _learn_names(self: Any, X: Any) -> None:
+        """Keep the columns of frames of numbers; other input has no names."""
+        vars(self).pop("feature_names_in_", None)
+        if self.encoder_ is None and (names := reading.frame_names(X)) is not None:
+            self.feature_names_in_ = names
+
     def _check_names(self: Any, X: Any) -> None:
         """Refuse frames whose columns are not those of the training, or in another order."""
         names, known = reading.frame_names(X), getattr(self, "feature_names_in_", None)
         if names is not None and known is not None and [*names[: len(known)]] != [*known]:
-            what = (
-                f"X has the columns {', '.join(names)}, but {type(self).__name__} was fitted with"
-            )
-            raise ValueError(f"{what} {', '.join(known)}: pass these, in this order.")
+            now, fitted = f"X has the columns {', '.join(names)}", ", ".join(known)
+            what = f"{now}, but {type(self).__name__} was fitted with {fitted}"
+            raise ValueError(f"{what}: pass these, in this order.")
 
     def _read_tokens(self: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
         """Tokens of new sequences as rows, and where sequences begin."""
@@ -166,8 +168,7 @@ class ChainModel:
             what = f"the last column of X, {X.names[-1]!r}, holds the labels that are to be learnt"
             checks.warn(f"{what}: leave it out, X.select({list(X.names[:-1])}).")
         self.n_features_in_ = matrix.shape[1]
-        self.classes_, index = reading.find_classes(flat, offsets)
-        labels = reading.number_labels(flat, index)
+        self.classes_, labels = reading.find_classes(flat, offsets)
         given = self.classes_, labels, offsets
         self.scheme_ = self.scheme and masks.choose_scheme(self.scheme, *given)
         return matrix, offsets, labels, weights
@@ -215,8 +216,8 @@ class ChainModel:
             ``{position: label or labels}``. Also one boolean array (all tokens, labels).
         """
         check_is_fitted(self, "weights_")
-        again, nothing = (lambda X, own: self.predict(X, None, own)), self.classes_[:0]
-        found = skip_empty(X, lengths, again, nothing, allowed)
+        again, nothing = (lambda X, allowed: self.predict(X, None, allowed)), self.classes_[:0]
+        found = skip_empty(X, lengths, again, nothing, allowed=allowed)
         if found is not None:
             return found
         problem = self._prepare(X, lengths, allowed)
@@ -447,14 +448,15 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                     what = f"X has {now} features, but {name} was fitted with {before}"
                     checks.require(now >= before, f"{what}: put new ones after these.")
                     matrix = checks.as_csr(scale_columns(self, matrix))
+                    if now > before and hasattr(self, "feature_names_in_"):
+                        self._learn_names(X)
             flat = reading.stack_labels(y, offsets, lengths)
             known = [] if classes is None else reading.plain_labels(classes)
             if first:
                 self.classes_, _ = reading.find_classes(known or flat)
             self.classes_ = add_classes(self.classes_, [*known, *flat])
             self.n_features_in_ = matrix.shape[1]
-            index = {label: k for k, label in enumerate(self.classes_.tolist())}
-            labels = reading.number_labels(flat, index)
+            labels = reading.number_labels(flat, self.classes_)
             # Multipliers of valid outputs stay feasible when the scheme is given up.
             found = "" if first else self.scheme_
             scheme = masks.choose_scheme(self.scheme, self.classes_, labels, offsets, found)
@@ -484,9 +486,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         if self._zero_one:
             raise ValueError("summed_slack_bounds does not work with loss='zero_one'.")
         matrix, offsets = self._read_tokens(X, lengths)
-        index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = reading.stack_labels(y, offsets, lengths)
-        labels = reading.number_labels(flat, index, "leave its sequence out")
+        labels = reading.number_labels(flat, self.classes_, "leave its sequence out")
         known = self.classes_, labels, offsets
         masks.choose_scheme(self.scheme and self.scheme_, *known)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)

@@ -182,8 +182,7 @@ class SSVM(BaseSSVM, BaseModel):
         return [self.structure.unpack(self._decode(x)) for x in X]
 
     def _decode(self, x: Any) -> Array:
-        found = self.structure.decode(x, self.weights_, NO_OUTPUT, 0.0)
-        return np.asarray(found, dtype=np.int32)
+        return np.asarray(self.structure.decode(x, self.weights_, NO_OUTPUT, 0.0), dtype=np.int32)
 
     def decision_function(self, X: Any) -> Array:
         """Score ``w·f(x, ŷ)`` of the best output of every input."""

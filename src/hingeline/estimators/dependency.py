@@ -145,8 +145,7 @@ class DependencySSVM(BaseSSVM, BaseModel):
         require(crossing < 0 or free, f"{what}: leave it out, or pass 'prediction' or False.")
         weights = checks.check_sample_weight(sample_weight, len(table))
         self.projective_ = not free
-        self.classes_, index = reading.find_classes(flat, table.offsets)
-        labels = reading.number_labels(flat, index)
+        self.classes_, labels = reading.find_classes(flat, table.offsets)
         n_labels = len(self.classes_)
         top = np.bincount(labels[heads == 0], minlength=n_labels) > 0
         other = np.bincount(labels[heads > 0], minlength=n_labels) > 0

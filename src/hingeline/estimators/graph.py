@@ -4,7 +4,7 @@ import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import pairwise
+from itertools import compress
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from hingeline.core import registry
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
-from hingeline.features.input import find_classes, number_labels, stack_labels, stack_sequences
+from hingeline.features.input import find_classes, stack_labels, stack_sequences
 from hingeline.features.tables import Labels, choose_scales, measure_columns, scale_columns
 from hingeline.inference.factor_graph import join, make_topology, starts_of
 from hingeline.inference.map import INFERENCE, map_milp
@@ -359,9 +359,8 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
             widths["edge"] = 0 if x.edge_features is None else x.edge_features.shape[1]
         for kind, width in widths.items():
             expected, whose = known.setdefault(kind, (width, f"X[{i}] has {width}"))
-            if width != expected:
-                what = f"X[{i}] has {width} {kind} features, but {whose}"
-                raise ValueError(f"{what}: all graphs must have the same features.")
+            what = f"X[{i}] has {width} {kind} features, but {whose}"
+            checks.require(width == expected, f"{what}: all graphs must have the same features.")
     return list(X), known["node"][0], known.get("edge", (0, ""))[0]
 
 
@@ -449,15 +448,12 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         weights = checks.check_sample_weight(sample_weight, len(graphs))
         # Weights are for all there is, also where training leaves it out.
         self._count_types(graphs)
-        if self.void_label is not None:
-            graphs, labels, some = self._drop_void(graphs, labels)
-            checks.require(some, f"y holds nothing but the void label {self.void_label!r}.")
-            weights = weights[some]
-            text = "sample_weight is zero wherever y holds labels that are not void."
-            checks.require(weights.any(), text)
-        flat = [label for own in labels for label in own]
-        self.classes_, index = find_classes(flat)
-        numbers = number_labels(flat, index)
+        graphs, labels, some = self._drop_void(graphs, labels)
+        checks.require(some, f"y holds nothing but the void label {self.void_label!r}.")
+        weights = weights[some]
+        text = "sample_weight is zero wherever y holds labels that are not void."
+        checks.require(weights.any(), text)
+        self.classes_, numbers = find_classes(labels)
         nodes, dense, edges = stack_features(graphs)
         dense = dense and self._wants_scale(True)
         each = np.repeat(weights, [x.n_nodes for x in graphs])
@@ -472,14 +468,15 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         return self
 
     def _drop_void(
-        self, graphs: list[Graph], labels: list[list[Any]]
-    ) -> tuple[list[Graph], list[list[Any]], list[int]]:
+        self, graphs: list[Graph], labels: list[Any]
+    ) -> tuple[list[Graph], list[Any], list[int]]:
         """Graphs and labels without nodes of the void label; which graphs have others at all."""
-        known = [[label != self.void_label for label in own] for own in labels]
-        some = [i for i, own in enumerate(known) if any(own)]
-        graphs = [graphs[i] if all(known[i]) else graphs[i].subgraph(known[i]) for i in some]
-        labels = [[label for label in labels[i] if label != self.void_label] for i in some]
-        return graphs, labels, some
+        void = self.void_label
+        every = np.array([void is None or label != void for label in labels])
+        known = np.split(every, np.cumsum([x.n_nodes for x in graphs[:-1]]))
+        some = [i for i, own in enumerate(known) if own.any()]
+        graphs = [graphs[i] if known[i].all() else graphs[i].subgraph(known[i]) for i in some]
+        return graphs, [*compress(labels, every)], some
 
     def _count_types(self, graphs: list[Graph]) -> None:
         """Find out which weights these graphs ask for."""
@@ -527,11 +524,10 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             more["factor_values"] = np.concatenate([*values, np.empty(0)])
         return graph_blocks.make_problem(*known, inference=INFERENCE[self.inference], **more)
 
-    def _node_labels(self, graphs: list[Any], y: Any) -> list[list[Any]]:
-        """Labels of every graph as plain lists."""
+    def _node_labels(self, graphs: list[Any], y: Any) -> list[Any]:
+        """Labels of the nodes of all graphs in a row."""
         offsets = starts_of(np.array([x.n_nodes for x in graphs]))
-        flat = stack_labels(y, offsets, words=("graph", "node"))
-        return [flat[lo:hi] for lo, hi in pairwise(offsets.tolist())]
+        return stack_labels(y, offsets, words=("graph", "node"))
 
     @property
     def _layout(self) -> Layout:
@@ -607,7 +603,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         """
         found = self.predict(X)
         weights = checks.check_sample_weight(sample_weight, len(found))
-        truth = [label for own in self._node_labels(X, y) for label in own]
+        truth = self._node_labels(X, y)
         guess = [label for own in found for label in own.tolist()]
         each = np.concatenate([w * x.node_weights for w, x in zip(weights, X, strict=True)])
         each *= [self.void_label is None or label != self.void_label for label in truth]

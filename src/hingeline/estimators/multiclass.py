@@ -31,10 +31,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
     C : float, "scale" or "auto", default="scale"
         As in :class:`hingeline.ChainSSVM`, with the mean squared norm of a row's features;
         ``float("inf")`` for a hard margin.
-    slack : {"max", "squared", "sum", "nu"}, default="max"
-        Linear slack (Crammer and Singer); ``½·slack²`` with the square root of the loss; the sum
-        of the hinges of all classes (Weston and Watkins); or linear slack with a margin ρ that is
-        optimised too, controlled by ``nu`` instead of C.
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the required margin, or multiplies the slack.
     violators : "all", "argmax" or int, optional
@@ -88,10 +84,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
         classes, labels = checks.number_classes(y)
         self._check_targets(y)
         self.classes_ = classes
-        text = (
-            f"y has one class only ({self.classes_.tolist()[0]!r}): at least 2 classes are needed."
-        )
-        checks.require(len(self.classes_) > 1, text)
+        what = f"y has one class only ({classes.tolist()[0]!r}): at least 2 classes are needed."
+        checks.require(len(classes) > 1, what)
         weights = checks.check_sample_weight(sample_weight, len(labels))
         rows = self._with_constant(checks.as_csr(scale_columns(self, X, weights)))
         self._fit_problem(self._make(rows, None, labels.astype(np.int32)), weights)

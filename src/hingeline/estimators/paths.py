@@ -383,8 +383,7 @@ def _start(estimator: BaseSSVM, **params: Any) -> Any:
     what = f"a path needs one of Hingeline's estimators, got {type(estimator).__name__}"
     fine = isinstance(estimator, BaseSSVM)
     require(fine, f"{what}: for a pipeline, transform X first.", TypeError)
-    default = type(estimator).C
-    model = clone(estimator).set_params(warm_start=True, C=default, **params)
+    model = clone(estimator).set_params(warm_start=True, C=type(estimator).C, **params)
     model.check_parameters()
     return model
 

@@ -81,8 +81,7 @@ def cut_spans(first: Array, stop: Array, labels: list[Any], offsets: Array) -> l
 
 def read_tags(flat: list[Any], offsets: Array, scheme: Any) -> tuple[str, Array, Array, list[Any]]:
     """The scheme of tags, and first tokens, tokens after the last and labels of their spans."""
-    classes, index = reading.find_classes(flat, offsets)
-    codes = reading.number_labels(flat, index)
+    classes, codes = reading.find_classes(flat, offsets)
     with checks.retell("", " Give labels that are not tags as spans: (start, end, label)."):
         tags = [schemes.split_tag(label) for label in classes.tolist()]
     name = schemes.detect_from_arrays(classes.tolist(), codes, offsets) if scheme == "auto" else ""
@@ -218,18 +217,17 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
         matrix, offsets, weights = self._learn_tokens(X, lengths, sample_weight)
         self.scheme_, first, stop, kinds = self._read_outputs(y, offsets, lengths)
         every = kinds if int((stop - first).sum()) == offsets[-1] else [*kinds, OUTSIDE]
-        self.classes_, index = reading.find_classes(every)
+        self.classes_, numbers = reading.find_classes(every)
         self.n_features_in_ = matrix.shape[1]
-        kind = reading.number_labels(kinds, index).astype(np.int64)
+        kind = numbers[: len(kinds)].astype(np.int64)
         self.max_length_ = self._find_lengths(first, stop, kind, offsets)
         bits = self._bits
         labels = segment.number_segments(first, stop, kind, offsets[-1], self._outside, bits)
         self.segment_encoder_, segments = None, None
         if self.segment_features is not None and self.segment_features.reads_words:
             self.segment_encoder_ = clone(self.segment_features)
-            checks.require(lengths is None, "features of segments need words: leave lengths out.")
             spans = cut_spans(first, stop, kinds, offsets)
-            segments = self.segment_encoder_.fit_transform(X, spans)
+            segments = self.segment_encoder_.fit_transform(reading.cut(X, lengths), spans)
         counted = kind if self.loss == "spans" else labels >> (2 * bits)
         weight = checks.check_class_weight(self.class_weight, self.classes_.tolist(), counted)
         examples = self._with_constant(matrix), offsets, labels
@@ -293,7 +291,9 @@ class SegmentSSVM(TokenModel, BaseSSVM, BaseModel):
     def _prepare(self, X: Any, lengths: Any) -> SegmentProblem:
         """New sequences as the kernels of prediction want them."""
         matrix, offsets = self._read_tokens(X, lengths)
-        segments = None if self.segment_encoder_ is None else self.segment_encoder_.transform(X)
+        segments = None
+        if self.segment_encoder_ is not None:
+            segments = self.segment_encoder_.transform(reading.cut(X, lengths))
         examples = self._with_constant(matrix), offsets, np.zeros(matrix.shape[0], dtype=np.int32)
         return self._pose(examples, segments, np.ones(len(self.classes_)), 0.0)
 

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, one_of, positive, require
-from hingeline.features.input import find_classes, number_labels, stack_labels
+from hingeline.features.input import find_classes, stack_labels
 from hingeline.inference.chain import against_rest
 from hingeline.modelfile.estimators import load
 from hingeline.modelfile.files import ModelFileError
@@ -240,8 +240,7 @@ class CalibratedChain(BaseEstimator):
         right = np.array([a == b for a, b in zip(predicted, flat, strict=True)])
         if not len(found.spans):
             return found, right, np.zeros(0, dtype=bool)
-        classes, index = find_classes(flat)
-        numbers = number_labels(flat, index)
+        classes, numbers = find_classes(flat)
         types, kind, first, stop = span_arrays(classes.tolist(), numbers, found.offsets, None)
         true = {(types[k], a, b) for k, a, b in np.column_stack([kind, first, stop]).tolist()}
         right_spans = [(found.types[k], a, b) in true for k, a, b in found.spans.tolist()]

@@ -492,9 +492,7 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """The attributes, in the order of their columns; ``input_features`` is ignored."""
         check_is_fitted(self, "vocabulary_")
-        names = np.empty(len(self.vocabulary_), dtype=object)
-        names[:] = list(self.vocabulary_)
-        return names
+        return np.array(list(self.vocabulary_), dtype=object)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The learned state, as metadata that JSON can hold, and arrays."""

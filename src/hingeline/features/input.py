@@ -20,6 +20,7 @@ from hingeline._checks import (
     numeric_matrix,
     require,
     require_type,
+    retell,
     warn,
     whole_number,
 )
@@ -158,7 +159,8 @@ def stack_labels(
         what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
         require(len(flat) == offsets[-1], f"{what}: one label per row.")
         return flat
-    require_type(is_list(y) and hasattr(y, "__len__"), "y", "a list of label sequences", y)
+    listed = is_list(y) and hasattr(y, "__len__") and not hasattr(y, "columns")
+    require_type(listed, "y", "a list of label sequences", y)
     y = y.to_list() if hasattr(y, "to_list") else y
     what = f"X has {len(offsets) - 1} {whole}s and y has {len(y)}"
     if len(y) == offsets[-1] and not isinstance(y[0], (list, tuple, np.ndarray)):
@@ -172,10 +174,12 @@ def stack_labels(
         if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, np.ndarray)):
             how = f"a list of {n} labels, one for each {part} of X[{i}]"
             raise TypeError(f"y[{i}] is {labels!r:.40}, expected {how}.")
+        if isinstance(labels, np.ndarray) and labels.ndim > 1:
+            what = f"y[{i}] has shape {labels.shape}, expected {n} labels in one dimension"
+            raise ValueError(f"{what}: pass y[{i}].ravel().")
         if len(labels) != n:
             what = f"X[{i}] has {n} {part}s and y[{i}] has {len(labels)} labels"
-            hint = f", say y[{i}].ravel()" if getattr(labels, "ndim", 1) > 1 else ""
-            raise ValueError(f"{what}: they must have the same length{hint}.")
+            raise ValueError(f"{what}: they must have the same length.")
         flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
     return plain_labels(flat)
 
@@ -188,8 +192,8 @@ def plain_labels(labels: Any) -> list[Any]:
     return flat
 
 
-def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array, dict[Any, int]]:
-    """The distinct labels, sorted where they can be, and their numbers; messages want offsets."""
+def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array, Array]:
+    """The distinct labels, sorted where they can be, and the number of each of the given ones."""
     try:
         distinct = list(dict.fromkeys(labels))
     except TypeError as error:
@@ -213,11 +217,12 @@ def find_classes(labels: list[Any], offsets: Array | None = None) -> tuple[Array
     with contextlib.suppress(ValueError):  # tuples beside texts
         if (plain := np.asarray(distinct)).ndim == 1 and plain.tolist() == distinct:
             classes = plain
-    return classes, {label: k for k, label in enumerate(distinct)}
+    return classes, number_labels(labels, classes)
 
 
-def number_labels(labels: list[Any], index: dict[Any, int], how: str = _DECLARE) -> Array:
+def number_labels(labels: list[Any], classes: Array, how: str = _DECLARE) -> Array:
     """The numbers of labels; a ``ValueError`` names one that has none, and ``how`` to go on."""
+    index = {label: k for k, label in enumerate(classes.tolist())}
     try:
         return np.fromiter(map(index.__getitem__, labels), dtype=np.int32, count=len(labels))
     except KeyError as error:
@@ -265,11 +270,12 @@ def _plain_sequence(x: Any) -> Any:
 
 
 def frame_names(X: Any) -> Array | None:
-    """The names of the columns where X is a list of frames, which must have the same ones."""
-    if not isinstance(X, (list, tuple)) or not X or not hasattr(X[0], "columns"):
+    """The names of the columns where X is a frame, or a list of them with the same columns."""
+    frames = [X] if hasattr(X, "columns") else X
+    if not isinstance(frames, (list, tuple)) or not frames or not hasattr(frames[0], "columns"):
         return None
-    names = [*map(str, X[0].columns)]
-    for i, x in enumerate(X):
+    names = [*map(str, frames[0].columns)]
+    for i, x in enumerate(frames):
         own = [*map(str, getattr(x, "columns", names))]
         what = f"X[{i}] has the columns {', '.join(own)}, but X[0] has {', '.join(names)}"
         require(own == names, f"{what}: all frames must have the same columns.")
@@ -281,7 +287,7 @@ def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matri
     encoder, X = choose_encoder(features, X, lengths)
     if encoder is None:
         return None, *stack_sequences(X, lengths)
-    return encoder, *stack_sequences(encoder.fit_transform(_cut(X, lengths)))
+    return encoder, *stack_sequences(encoder.fit_transform(cut(X, lengths)))
 
 
 def choose_encoder(features: Any, X: Any, lengths: Any = None) -> tuple[Any, Any]:
@@ -300,7 +306,7 @@ def known_tokens(encoder: Any, X: Any, lengths: Any, grow: bool = False) -> tupl
         return stack_sequences(X, lengths)
     learns = grow and hasattr(encoder, "partial_fit_transform")
     encode = encoder.partial_fit_transform if learns else encoder.transform
-    return stack_sequences(encode(_cut(X, lengths)))
+    return stack_sequences(encode(cut(X, lengths)))
 
 
 def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
@@ -375,7 +381,8 @@ def _are_columns(sentences: Any, width: int) -> bool:
     return not all(named)
 
 
-def _cut(X: Any, lengths: Any) -> Any:
+def cut(X: Any, lengths: Any) -> Any:
+    """Stacked tokens as sequences."""
     if lengths is None:
         return X
     cut = isinstance(X, (TokenTable, SparseSequences))
@@ -601,12 +608,9 @@ def get_ends(arrays: Mapping[str, Any], name: str, total: int) -> Array:
 
 def get_strings(arrays: Mapping[str, Any], name: str) -> list[str]:
     """The texts that :func:`pack_strings` packed."""
-    data = get_array(arrays, name, np.uint8)
-    ends = get_ends(arrays, f"{name}_ends", len(data))
-    try:
+    data, ends = get_array(arrays, name, np.uint8), get_array(arrays, f"{name}_ends", np.int64)
+    with retell(f"array {name!r} of the encoder holds no UTF-8 texts: ", "."):
         return unpack_texts(data, ends, "strict")
-    except UnicodeDecodeError:
-        raise ValueError(f"array {name!r} of the encoder does not hold UTF-8 text.") from None
 
 
 def get_meta(meta: Any, name: str, kind: type | tuple[type, ...], what: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array, is_list, is_missing, require
+from hingeline._checks import Array, is_list, is_missing, require, require_type
 
 CSR = {sp.csr_matrix, sp.csr_array}
 
@@ -69,11 +69,23 @@ def is_empty(x: Any) -> bool:
     return isinstance(x, (list, tuple, np.ndarray)) and is_list(x) and len(x) == 0
 
 
-def skip_empty(X: Any, lengths: Any, find: Any, nothing: Any, *more: Any) -> Any:
+def is_mask(table: Any) -> bool:
+    """Whether something is a boolean table: of all tokens, where one entry each is expected."""
+    return isinstance(table, np.ndarray) and table.dtype == bool and table.ndim == 2
+
+
+def check_entries(name: str, entries: Any, n: int) -> None:
+    """Refuse what is not a list with an entry for each of n sequences."""
+    fine = isinstance(entries, (Sequence, np.ndarray, TokenTable)) and is_list(entries)
+    require_type(fine, name, "a list with one entry per sequence", entries)
+    require(len(entries) == n, f"{name} has {len(entries)} entries, but there are {n} sequences.")
+
+
+def skip_empty(X: Any, lengths: Any, find: Any, nothing: Any, **more: Any) -> Any:
     """What ``find`` gives for the sequences with tokens, and ``nothing`` for each without.
 
-    ``more`` are lists with an entry for each sequence, or None; ``find`` is given what belongs to
-    the others. None where all sequences have tokens: nothing was looked for then.
+    ``more`` are lists with an entry for each sequence, tables of all tokens, or None; ``find`` is
+    given what belongs to the others. None if all sequences have tokens: nothing was found then.
     """
     if lengths is not None or not isinstance(X, (list, tuple)) or (X and {*map(type, X)} <= CSR):
         return None
@@ -81,8 +93,11 @@ def skip_empty(X: Any, lengths: Any, find: Any, nothing: Any, *more: Any) -> Any
     if X and not empty:
         return None
     rest = [i for i in range(len(X)) if i not in empty]
-    parts = [part if part is None else [part[i] for i in rest] for part in (X, *more)]
-    others = iter(find(*parts) if rest else ())
+    for name, part in more.items():
+        if part is not None and not is_mask(part):
+            check_entries(name, part, len(X))
+            more[name] = [part[i] for i in rest]
+    others = iter(find([X[i] for i in rest], **more) if rest else ())
     return Labels(nothing if i in empty else next(others) for i in range(len(X)))
 
 
@@ -231,9 +246,7 @@ class TokenTable(_Cut):
     def column(self, column: str | int) -> Array:
         """All tokens' values of one column, as an array of Python strings."""
         k = self.position(column)
-        values = np.empty(len(self.values[k]), dtype=object)
-        values[:] = self.values[k]
-        return values[self.codes[k]]
+        return np.array(self.values[k], dtype=object)[self.codes[k]]
 
     def sentences(self, column: str | int) -> list[list[str]]:
         """One column, sentence by sentence, e.g. the labels for ``fit``."""

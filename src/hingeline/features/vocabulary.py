@@ -21,7 +21,6 @@ place outside the sentence is that of ``"\0_B-1"`` and so on.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, require, warn
 from hingeline.features.input import get_array, get_ends, get_strings, pack_strings
 from hingeline.features.tables import TokenTable
 
@@ -319,7 +318,7 @@ class Vocabulary(Layout):
             if not source.calls and len(own) >= _ENOUGH and own.max() < 0:
                 name, value = table.names[source.column], table.values[source.column][0]
                 what = f"column {name!r} holds no value known from training, but {value!r:.40}"
-                warnings.warn(f"{what} …: are these the columns of training?", stacklevel=2)
+                warn(f"{what} …: are these the columns of training?")
         return self._rows(table, codes, edges, None, 1)
 
     def _rows(
@@ -439,8 +438,7 @@ class Vocabulary(Layout):
         require(len(ends) == len(self.sources), f"{what} {len(self.sources)}.")
         for source, lo, hi in zip(self.sources, [0, *ends], ends, strict=False):
             source.take(values[lo:hi])
-            fine = source.room == hi - lo
-            require(fine, "array 'values' of the encoder holds a value twice.")
+            require(source.room == hi - lo, "array 'values' of the encoder holds a value twice.")
         keys = get_array(arrays, "keys", np.int64)
         key_ends = get_ends(arrays, "key_ends", len(keys))
         self.open_numberings()

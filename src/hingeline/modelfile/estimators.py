@@ -440,8 +440,7 @@ def classes_from_json(stored: dict[str, Any]) -> Array:
     allowed = LABEL_TYPES[kind.rstrip("0123456789")]
     fine = labels and type(stored["labels"]) is list and {*map(type, labels)} <= {*allowed}
     require(fine, "the labels are not of the type that is stated")
-    classes = np.empty(len(labels), dtype=object)
-    classes[:] = labels
+    classes = np.array(labels, dtype=object)
     return classes if kind == "object" else classes.astype(kind)
 
 

@@ -126,7 +126,7 @@ def render_report(
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
             raise ValueError(f"{name} must be a whole number of at least 0, got {value!r}.")
     if not hasattr(model, "solver_options"):
-        what = f"a report needs an estimator of Hingeline, got {type(model).__name__}"
+        what = f"a report needs a structured SVM of Hingeline, got {type(model).__name__}"
         raise TypeError(f"{what}: for a pipeline, pass its last step.")
     check_is_fitted(model, "weights_")
     template = _load_template()

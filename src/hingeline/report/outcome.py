@@ -9,6 +9,7 @@ import numpy as np
 
 from hingeline._checks import Array, check_loss, is_list, require, require_type
 from hingeline._words import brief, count, count_of, decimal, percent
+from hingeline.estimators.segment import has_spans
 from hingeline.evaluation import metrics
 from hingeline.evaluation.calibration import calibration_error
 from hingeline.evaluation.inspection import read_blocks
@@ -77,6 +78,9 @@ def compare(
         what = "tokens are shown with labels"
         require(tokens is None, f"{what}: pass y_true and y_pred with them.")
         return None if evaluation is None else Outcome(single, evaluation, part=part)
+    what = "y_true holds spans, but a report compares tags"
+    fine = not segments or not has_spans(y_true)
+    require(fine, f"{what}: pass model.to_tags([x], spans) of every sequence x.")
     if own:
         return _compare_structure(model, evaluation, y_true, y_pred, tokens)
     if sets:

@@ -81,8 +81,8 @@ def prepare(
     first = int(known.sum())
     model.n_features_in_ = matrix.shape[1]
     declared = [] if classes is None else reading.plain_labels(classes)
-    model.classes_, index = reading.find_classes([*declared, *flat])
-    labels = reading.number_labels(flat, index)
+    model.classes_, labels = reading.find_classes([*declared, *flat])
+    labels = labels[len(declared) :]
     sizes = np.diff(offsets)[order]
     rows, inner = spread(offsets[:-1][order], sizes), np.cumsum([0, *sizes], dtype=np.int64)
     model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
@@ -240,10 +240,10 @@ def label_under(
     if not rules:
         return model.predict(X, lengths, allowed)
 
-    def again(X: Any, *own: Any) -> list[Array]:
-        return label_under(model, rules, X, None, *own)
+    def again(X: Any, **own: Any) -> list[Array]:
+        return label_under(model, rules, X, None, **own)
 
-    found = skip_empty(X, lengths, again, nothing, allowed, words)
+    found = skip_empty(X, lengths, again, nothing, allowed=allowed, words=words)
     if found is not None:
         return found
     problem = model._prepare(X, lengths, allowed)
