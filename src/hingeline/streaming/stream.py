@@ -5,8 +5,8 @@ A stream keeps blocks of examples with their multipliers. A call of ``partial_fi
 the new examples are visited, from the weights of all, and become a block of their own; then those
 of the call before have their second visit, and some older ones in a row one of the planes that they
 have: their mass follows the weights, nothing is decoded. So do the latest when weights are asked
-for, on copies. With ``memory`` the examples kept are few
-and all are visited: when others are forgotten, the multipliers of these must follow.
+for, on copies. With ``memory`` the examples kept are few and all are visited: when others are
+forgotten, the multipliers of these must follow.
 
 Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``; ``_make`` and
 ``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weigh`` and
