@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
-from hingeline.inference.factor_graph import Scored, assignment_score, make_topology
-from hingeline.inference.map import solve
+from hingeline.inference.factor_graph import Scored, assignment_score, make_topology, table_size
+from hingeline.inference.map import _constraints
 
 
 def scored(
@@ -41,9 +42,14 @@ def brute_force(problem: Scored) -> float:
 
 def lp_relaxation(problem: Scored) -> tuple[float, Any]:
     """Optimum over the local polytope, and the marginals of the variables."""
-    result = solve(problem, whole=False)
+    graph, nodes = problem.graph, problem.graph.unary_start[-1]
+    sizes = [table_size(graph, c) for c in range(len(graph.scope_start) - 1)]
+    tables = (problem.tables[a : a + k] for a, k in zip(problem.table_start, sizes, strict=True))
+    scores = np.concatenate([problem.unary[:nodes], *tables])
+    matrix, right = _constraints(graph, sizes)
+    result = linprog(-scores, A_eq=matrix, b_eq=right, bounds=(0.0, 1.0))
     assert result.status == 0, result.message
-    return float(-result.fun), result.x[: problem.graph.unary_start[-1]]
+    return float(-result.fun), result.x[:nodes]
 
 
 def relaxed_bound(problem: Scored, messages: Any) -> float:

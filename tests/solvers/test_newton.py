@@ -51,6 +51,12 @@ def test_no_step_where_the_gradient_is_zero() -> None:
     np.testing.assert_array_equal(newton.solve(np.eye(5), None, zero), zero)
 
 
+def test_the_search_for_a_level_ends_where_there_are_no_numbers() -> None:
+    """No comparison with NaN holds: a loop until one does would never end."""
+    z = np.array([np.nan, 1.0])
+    assert np.isnan(newton.find_level(z, 0, 2, 1.0, 0.0, np.nan))
+
+
 @pytest.mark.usefixtures("at_once")
 def test_multipliers_at_their_bounds() -> None:
     X, y = np.random.default_rng(0).normal(size=(6, 2)), np.arange(6) % 3

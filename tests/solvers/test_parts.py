@@ -227,6 +227,24 @@ def test_a_very_long_sequence_stays_in_pieces_while_most_is_wrong(monkeypatch: A
     assert other.dual_objective_ <= model.primal_objective_
 
 
+def test_pieces_forget_what_a_certificate_found(monkeypatch: Any) -> None:
+    """A run that is taken up again does not know it: both must choose the same parts."""
+    rng = np.random.default_rng(0)
+    X, y = [rng.integers(99, size=(300, 1)).astype(str).tolist()], [rng.integers(L, size=300)]
+    kept: list[bool] = []
+
+    def note(self: Any) -> None:
+        find_violations(self)
+        if self.early:
+            kept.append(bool((self.parts.found != self.parts.gold).any()))
+
+    find_violations = SDMInParts._find_violations
+    monkeypatch.setattr(SDMInParts, "_find_violations", note)
+    ChainSSVM(random_state=0, max_iter=5).fit(X, y)
+    assert kept
+    assert not any(kept)
+
+
 def test_a_path_goes_on_from_parts_and_from_whole_outputs() -> None:
     X, Y = make_chains(6, [12] * 6)
     cold = ChainSSVM(1.0, tol=1e-6, random_state=0).fit(X, Y)

@@ -313,21 +313,10 @@ def _result(
     findings = solver.findings(weights)
     if not math.isnan(integrality):
         findings["integrality_gap_"] = integrality
-    return Result(
-        weights=weights,
-        primal=primal,
-        dual=progress.best_dual,
-        gap=max(gap, 0.0) if not math.isnan(gap) else math.nan,
-        relative_gap=rel,
-        n_iter=passes,
-        converged=converged,
-        exact=solver.exact,
-        bounded=solver.bounded,
-        restricted=solver.restricted,
-        stop_reason=reason,
-        history=history,
-        findings=findings,
-    )
+    gap = gap if math.isnan(gap) else max(gap, 0.0)
+    certificate = (weights, primal, progress.best_dual, gap, rel, passes, converged)
+    known = (solver.exact, solver.bounded, solver.restricted)
+    return Result(*certificate, *known, stop_reason=reason, history=history, findings=findings)
 
 
 def _polish(

@@ -573,10 +573,9 @@ class PlaneSolver(CertifiedSolver):
         self, order: Array, moved: Array, change: Array, common: Array, spare: Array
     ) -> Changes:
         """See :func:`hingeline.core.blocks.list_changes`."""
-        out = blocks.room_for_changes(len(order), len(self.w))
-        known = (self.block_problem, self.ws, order, moved, change)
+        known = (self.block_problem, self.ws, order, moved, change, common, self.w, spare)
         bound = self.compiled.bind(blocks.list_changes)
-        return bound(*known, common, self.w, spare, out)
+        return bound(*known, blocks.room_for_changes(len(order), len(self.w)))
 
     def _find_violations(self) -> None:
         # Planes may carry a share in the average that is being certified: overwrite none.

@@ -137,9 +137,8 @@ def max_marginals(scores: Array, transitions: Array, n_labels: int, out: Array) 
 # table behind it is made again. N. Kaji et al., *Efficient staggered decoding for sequence
 # labeling* (2010) have the scheme, with groups of labels in place of predecessors.
 #
-# The result is that of :func:`max_sum`, bit by bit and tie by tie: sums
-# are taken in the same order, rounding is monotone (a bound stays one when it is rounded), and a
-# tie with the floor counts as lost.
+# The result is that of :func:`max_sum`, bit by bit and tie by tie: sums are taken in the same
+# order, rounding is monotone (a bound stays one when rounded), and a tie with the floor is lost.
 
 MANY_LABELS = 64  # With fewer labels the full table is quicker.
 #: Predecessors are chosen at first if their promise is within this share of the spread of the

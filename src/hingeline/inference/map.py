@@ -196,20 +196,9 @@ def best_assignment(oracle: Oracle, g: int, scored: Scored, y: Array) -> float:
 
 
 def map_milp(scored: Scored) -> tuple[float, Array]:
-    """The best score of any assignment of a graph with finite scores, and the labels."""
-    result = solve(scored, whole=True)
-    if result.status != 0:
-        raise RuntimeError(f"HiGHS found no assignment: {result.message}")
-    starts = scored.graph.unary_start
-    parts = np.split(result.x[: starts[-1]], starts[1:-1])
-    y = np.array([np.argmax(part) for part in parts], dtype=np.int32)
-    return float(factor_graph.assignment_score(scored, y)), y
+    """The best score of any assignment of a graph with finite scores, and the labels.
 
-
-def solve(scored: Scored, whole: bool) -> Any:
-    """SciPy's result over the local polytope: variables as ``unary``, then the factors.
-
-    The marginals of variables are whole numbers, or any: the relaxation.
+    Over the local polytope: marginals of variables, which are whole numbers, then of factors.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
 
@@ -221,15 +210,16 @@ def solve(scored: Scored, whole: bool) -> Any:
     if not np.isfinite(scores).all():
         raise ValueError("scores must be finite: give states that are forbidden a low score")
     matrix, right = _constraints(graph, sizes)
-    integrality = np.zeros(len(scores))
-    integrality[:nodes] = whole
+    integrality = np.arange(len(scores)) < nodes
     unit = float(np.abs(scores).max(initial=0.0)) or 1.0  # the tolerances of HiGHS are absolute
     limits = {"bounds": Bounds(0.0, 1.0), "constraints": LinearConstraint(matrix, right, right)}
     asked = {"integrality": integrality, "options": {"mip_rel_gap": 0.0}}
     result = milp(-scores / unit, **limits, **asked)
-    if result.fun is not None:
-        result.fun *= unit
-    return result
+    if result.status != 0:
+        raise RuntimeError(f"HiGHS found no assignment: {result.message}")
+    parts = np.split(result.x[:nodes], graph.unary_start[1:-1])
+    y = np.array([np.argmax(part) for part in parts], dtype=np.int32)
+    return float(factor_graph.assignment_score(scored, y)), y
 
 
 def _constraints(graph: Topology, sizes: list[int]) -> tuple[Any, Array]:

@@ -10,11 +10,10 @@ Every label is solved by itself, in threads: dual coordinate descent with shrink
 al., *A dual coordinate descent method for large-scale linear SVM*, 2008) and, where passes crawl
 and features are few, Newton steps (:mod:`hingeline.solvers.newton`). As long as most examples can
 move, eight labels visit them in one order, so that the loops over features fill vector registers;
-so do looks at all examples. Primals are those of weights
-averaged over the passes of a sweep, a fifth to a quarter nearer to the optimum at large C. A large
-C is approached in stages, a sweep each: multipliers scaled up from a small C are a far better start
-than zero. The best primal and the best dual of each label add up to the certificate; passes go to
-the labels that hold most of the gap.
+so do looks at all examples. Primals are those of weights averaged over the passes of a sweep, a
+fifth to a quarter nearer to the optimum at large C. A large C is approached in stages, a sweep
+each. The best primal and the best dual of each label add up to the certificate; passes go to the
+labels that hold most of the gap.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def find_level(z: Array, lo: int, hi: int, base: float, rate: float, tau: float)
                 mass += z[p]
                 count += 1
         better = (mass - base) / (count + rate) if count > 0 else tau
-        if better <= tau:  # the same entries as before: τ only rises, whatever rounding does
+        if not better > tau:  # the same entries as before, or no numbers: τ only rises
             return tau
         tau = better
 

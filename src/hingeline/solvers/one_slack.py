@@ -100,18 +100,13 @@ class Cuts(NamedTuple):
     beta: Array  # (count,)
     stamp: Array  # (count,) the last round in which the cut had mass
 
-    @property
-    def known(self) -> int:
-        """Number of cuts."""
-        return len(self.beta)
-
     def with_cut(self, g: Array, b: float, clock: int) -> Cuts:
         """One more cut, without mass."""
         if isinstance(self.vectors, np.ndarray):
             vectors: Any = np.vstack([self.vectors, g])
         else:
             vectors = sp.vstack([self.vectors, sp.csr_matrix(g)], format="csr")
-        gram = np.empty((self.known + 1, self.known + 1))
+        gram = np.empty((len(self.beta) + 1, len(self.beta) + 1))
         gram[:-1, :-1] = self.gram
         gram[-1, :-1] = gram[:-1, -1] = self.vectors @ g
         gram[-1, -1] = g @ g
@@ -122,7 +117,7 @@ class Cuts(NamedTuple):
         """Without cuts that had no mass for more than ``patience`` rounds, once they are many."""
         self.stamp[self.beta > 0.0] = clock
         keep = np.flatnonzero(self.stamp + patience >= clock)
-        if 10 * len(keep) > 9 * self.known:
+        if 10 * len(keep) > 9 * len(self.beta):
             return self
         gram = np.ascontiguousarray(self.gram[np.ix_(keep, keep)])
         return Cuts(self.vectors[keep], gram, *(part[keep] for part in self[2:]))
@@ -148,7 +143,7 @@ class Cuts(NamedTuple):
             if hinge.max(initial=0.0) - float(self.beta @ hinge) <= tolerance:
                 break
             # A spread of the hinges with mass bounds the gap, because β sums up to 1 at most.
-            limit = 10 * self.known + 10 if newton else 1000 * (self.known + 10)
+            limit = 10 * len(self.beta) + 10 if newton else 1000 * (len(self.beta) + 10)
             move_between_cuts(self.gram, self.beta, hinge, 1.0, 0.0, tolerance, limit)
             if newton:
                 for _ in range(50):
@@ -425,7 +420,7 @@ class OneSlack(CertifiedSolver):
 
     @property
     def n_planes(self) -> int:
-        return self.cuts.known + (0 if self.known is None else self.known.n_planes)
+        return len(self.cuts.beta) + (0 if self.known is None else self.known.n_planes)
 
     def dual(self) -> float:
         return self.cuts.linear() - 0.5 * float(self.w @ self.w)

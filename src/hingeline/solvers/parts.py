@@ -37,8 +37,8 @@ from hingeline.core.blocks import FREE_SLOTS_ONLY, WorkingSet, insert, plane, sp
 from hingeline.core.formulations import Formulation, most_violated_sum
 from hingeline.core.primitives import PART, SCRATCH, Compiled
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import PlaneSolver, carry_over
-from hingeline.solvers.sdm import SDM, Accelerator, Pair
+from hingeline.core.solver import carry_over
+from hingeline.solvers.sdm import SDM
 
 #: In the first passes decoding finds little that is right. Parts are pieces of examples then, as
 #: long as a sentence, and the place between two of them is taken for right.
@@ -317,26 +317,17 @@ def regroup(
     return parts, ws, sources, same
 
 
-class SDMInParts(PlaneSolver):
+class SDMInParts(SDM):
     """Sequential dual method over planes of parts; margin rescaling, C finite."""
 
-    name = "sdm"
     slacks: ClassVar[tuple[str, ...]] = ("max",)
     rescalings: ClassVar[tuple[str, ...]] = ("margin",)
     soft_only = "parts need a bound on their mass"
     in_parts = True
     admits = True  # whether a certificate may make new parts
     tangled = False  # whether pieces stay pieces after the first passes
-    Options = SDM.Options
     saved_numbers = (*SDM.saved_numbers, "tangled")
     saved_arrays = tuple(name for name in SDM.saved_arrays if name != "gaps")
-
-    def _begin(self, start: Any) -> None:
-        super()._begin(start)
-        self.rule = Pair(self.options.precision)
-        few = len(self.w) <= self.options.newton_weights
-        self.accelerate = Accelerator(self.options.cg_steps, len(self.w) if few else np.inf)
-        self.plan_stages_by_sample()
 
     def take_over(self, start: Any) -> WorkingSet:
         # Of the averaging sum, that of planes no longer there; empty where there is none.
@@ -475,7 +466,9 @@ class SDMInParts(PlaneSolver):
 
     def _find_violations(self) -> None:
         super()._find_violations()
-        if self.admits and not self.early:
+        if self.early:  # a run that is taken up again does not know what was wrong here
+            self.parts.found[:] = self.parts.gold
+        elif self.admits:
             self.make_room()
 
     def primal_of(self, weights: Array) -> float:

@@ -325,15 +325,13 @@ def box_step(gram: Array, alpha: Array, gradient: Array, j: int, cap: float) -> 
 
 
 @kernel
-def box_steps(
-    gram: Array, alpha: Array, gradient: Array, cap: float, accuracy: float, limit: int
-) -> None:
+def box_steps(gram: Array, alpha: Array, gradient: Array, cap: float, accuracy: float) -> None:
     """Maximise one example's dual, the multiplier with the most to gain first.
 
     Stops when no projected gradient exceeds ``accuracy``.
     """
     m = alpha.shape[0]
-    for _ in range(limit):
+    for _ in range(10 * m + 10):
         best, gain, worst = -1, 0.0, 0.0
         for j in range(m):
             g = slope(gradient[j], alpha[j], cap)
@@ -369,7 +367,7 @@ def _step(
     if spread == 0.0:
         return False, 0.0
     if rule.precision > 0.0:
-        box_steps(gram, alpha, gradient, cap, rule.precision * spread, 10 * m + 10)
+        box_steps(gram, alpha, gradient, cap, rule.precision * spread)
     else:
         for j in range(m):
             box_step(gram, alpha, gradient, j, cap)

@@ -125,15 +125,13 @@ def sum_masses(multipliers: Multipliers) -> Array:
     return np.asarray(np.add.reduceat(multipliers.alpha, multipliers.slot))
 
 
-def add_multipliers(
-    problem: Any, form: Formulation, multipliers: Multipliers, factor: float, w: Array, drift: bool
-) -> None:
+def add_block(block: DualMemory, factor: float, w: Array, drift: bool) -> None:
     """``w += factor·Σ α·a·Δf``, or the same of the drift."""
-    if isinstance(multipliers, np.ndarray):
-        if not drift:
-            add_all(problem, form, multipliers, factor, w)
-        return
-    add_planes(problem, multipliers, multipliers.drift if drift else multipliers.alpha, factor, w)
+    problem, known = block.compiled.problem, block.multipliers
+    if isinstance(known, WorkingSet):
+        add_planes(problem, known, known.drift if drift else known.alpha, factor, w)
+    elif not drift:
+        add_all(problem, block.form, known, factor, w)
 
 
 def clear_drift(multipliers: Any) -> None:

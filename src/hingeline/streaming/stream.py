@@ -5,8 +5,8 @@ A stream keeps blocks of examples with their multipliers. A call of ``partial_fi
 the new examples are visited, from the weights of all, and become a block of their own; then those
 of the call before have their second visit, and some older ones in a row one of the planes that they
 have: their mass follows the weights, nothing is decoded. So do the latest when weights are asked
-for, on copies. With ``memory`` the examples kept are few
-and all are visited: when others are forgotten, the multipliers of these must follow.
+for, on copies. With ``memory`` the examples kept are few and all are visited: when others are
+forgotten, the multipliers of these must follow.
 
 Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``; ``_make`` and
 ``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weigh`` and
@@ -257,8 +257,8 @@ class Stream:
         start = store.restore_planes(compiled, form, used, y, mass, np.zeros_like(drift))
         self.visits = 0.0
         live = self._allocate()
-        store.add_multipliers(problem, form, start, 1.0, live.w, drift=False)
         block = DualMemory(compiled, form, start, weights, self.owner._settings())
+        store.add_block(block, 1.0, live.w, drift=False)
         self._visit([(block, passes)], live, "examples kept")
         self.fresh = 0
 
@@ -317,8 +317,8 @@ class Stream:
         planes: Any = solver.ws  # with inner products, for visits to come
         if passes:
             planes = store.choose_planes(planes, np.arange(compiled.n), gram=True)
-        store.add_multipliers(compiled.problem, form, planes, 1.0, live.u, drift=True)
         kept = dataclasses.replace(block, compiled=without_tables(compiled), multipliers=planes)
+        store.add_block(kept, 1.0, live.u, drift=True)
         row = HistoryRow(nan, done, solver.oracle_calls, nan, nan, nan, gain, solver.n_planes)
         return kept, row, solver.visits
 
@@ -332,7 +332,7 @@ class Stream:
         asked = {"block": TOGETHER, **(owner.solver_options or {}), **owner._own_options(kind)}
         asked |= {"cg_steps": 0, "newton_weights": 0}
         options = {name: v for name, v in asked.items() if name in option_names(kind)}
-        store.add_multipliers(compiled.problem, form, block.multipliers, -1.0, live.u, drift=True)
+        store.add_block(block, -1.0, live.u, drift=True)
         none = empty_working_set(compiled.lengths)
         solver = kind(compiled, form, workers, seed, options, none)
         solver.streaming, solver.w = True, live.w  # which have these planes already
@@ -354,9 +354,8 @@ class Stream:
 
     def _add(self, block: DualMemory, live: LiveWeights, factor: float) -> None:
         self._pose(block, live)
-        for flat, drift in ((live.w, False), (live.u, True)):
-            problem = block.compiled.problem
-            store.add_multipliers(problem, block.form, block.multipliers, factor, flat, drift)
+        store.add_block(block, factor, live.w, drift=False)
+        store.add_block(block, factor, live.u, drift=True)
 
     def _pose(self, block: DualMemory, live: LiveWeights) -> None:
         """Pose the problem of a block anew where the weights have grown."""
@@ -388,8 +387,8 @@ class Stream:
                         solver.move(some, block.form, solver.gaps)
                         visits = solver.visits
                 for block, solver in opened:
-                    problem, form = block.compiled.problem, block.form
-                    store.add_multipliers(problem, form, solver.ws, 1.0, live.u, drift=True)
+                    moved = dataclasses.replace(block, multipliers=solver.ws)
+                    store.add_block(moved, 1.0, live.u, drift=True)
         return live.average(self.owner.n_features_in_, visits)
 
     def _latest(self, count: int) -> list[DualMemory]:

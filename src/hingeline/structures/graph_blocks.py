@@ -454,42 +454,6 @@ def place_messages(blocks: Blocks, problem: GraphProblem, i: int, p: int) -> int
 
 
 @helper
-def load_masses(mass: Array, at: int, size: int, truth: int, out: Array) -> None:
-    """Marginals of all joint states of a factor, the true one's among them."""
-    total = 0.0
-    for s in range(truth):
-        out[s] = mass[at + s]
-        total += out[s]
-    for s in range(truth + 1, size):
-        out[s] = mass[at + s - 1]
-        total += out[s]
-    out[truth] = max(1.0 - total, 0.0)
-
-
-@helper
-def store_masses(mass: Array, at: int, size: int, truth: int, values: Array) -> None:
-    """Round marginals to storage; ``values`` become what :func:`load_masses` will give."""
-    total = 0.0
-    largest = 0 if truth != 0 or size == 1 else 1
-    for s in range(size):
-        if s != truth:
-            rounded = np.float32(values[s])
-            values[s] = rounded
-            total += values[s]
-            if values[s] > values[largest] or largest == truth:
-                largest = s
-    if total > 1.0:  # by rounding: the largest one gives way
-        less = np.float32(values[largest] - (total - 1.0) - 1.2e-7)
-        total += less - values[largest]
-        values[largest] = less
-    for s in range(truth):
-        mass[at + s] = values[s]
-    for s in range(truth + 1, size):
-        mass[at + s - 1] = values[s]
-    values[truth] = max(1.0 - total, 0.0)
-
-
-@helper
 def add_message(
     values: Array, size: int, states: int, stride: int, message: Array, at: int, step: float
 ) -> None:

@@ -199,70 +199,53 @@ def add_pairs(
         row_add(indptr, indices, values, examples[p], steps[p], table[classes[p]])
 
 
-@helper
-def add_row(
-    problem: MulticlassProblem,
-    i: int,
-    chosen: Array,
-    scales: Array,
-    rho: float,
-    sigma: float,
-    matrix: Array,
-) -> None:
-    """``matrix += σ·Fᵀ(I − ρ11ᵀ)F``, where F has the rows ``scales_j·Δf_i(chosen_j)``."""
-    d = problem.n_features
-    lo, hi = problem.indptr[i], problem.indptr[i + 1]
-    own = problem.labels[i]
-    count = chosen.shape[0]
-    total = square = 0.0
-    for j in range(count):
-        total += scales[j]
-        square += scales[j] * scales[j]
-    for a in range(-1, count):
-        for b in range(a, count):
-            # F is Σ_j s_j (e_own − e_j) ⊗ x: the entry of its square at the classes p, q.
-            if a == -1 and b == -1:
-                entry = square - rho * total * total
-            elif a == -1:
-                entry = -scales[b] * scales[b] + rho * total * scales[b]
-            else:
-                entry = -rho * scales[a] * scales[b]
-                if a == b:
-                    entry += scales[a] * scales[a]
-            entry *= sigma
-            p = own if a == -1 else chosen[a]
-            q = own if b == -1 else chosen[b]
-            if p > q:
-                p, q = q, p
-            if hi - lo == d:
-                x = problem.values[lo:hi]
-                for f in range(d):
-                    value = entry * x[f]
-                    row = matrix[p * d + f, q * d : (q + 1) * d]
-                    for g in range(d):
-                        row[g] += value * x[g]
-            else:
-                for f in range(lo, hi):
-                    value = entry * problem.values[f]
-                    row = p * d + problem.indices[f]
-                    for g in range(lo, hi):
-                        matrix[row, q * d + problem.indices[g]] += value * problem.values[g]
-
-
 @kernel
 def add_rows(
     problem: MulticlassProblem, scales: Array, rho: Array, sigma: Array, matrix: Array
 ) -> None:
     """:func:`add_curvature`, example by example."""
+    d = problem.n_features
     chosen, steps = np.empty(scales.shape[1], dtype=np.int64), np.empty(scales.shape[1])
     for i in range(scales.shape[0]):
         count = 0
+        total = square = 0.0
         for k in range(scales.shape[1]):
             if scales[i, k] != 0.0:
                 chosen[count], steps[count] = k, scales[i, k]
+                total += scales[i, k]
+                square += scales[i, k] * scales[i, k]
                 count += 1
-        if count > 0:
-            add_row(problem, i, chosen[:count], steps[:count], rho[i], sigma[i], matrix)
+        lo, hi = problem.indptr[i], problem.indptr[i + 1]
+        own = problem.labels[i]
+        for a in range(-1 if count > 0 else 0, count):
+            for b in range(a, count):
+                # F is Σ_j s_j (e_own − e_j) ⊗ x: the entry of its square at the classes p, q.
+                if a == -1 and b == -1:
+                    entry = square - rho[i] * total * total
+                elif a == -1:
+                    entry = -steps[b] * steps[b] + rho[i] * total * steps[b]
+                else:
+                    entry = -rho[i] * steps[a] * steps[b]
+                    if a == b:
+                        entry += steps[a] * steps[a]
+                entry *= sigma[i]
+                p = own if a == -1 else chosen[a]
+                q = own if b == -1 else chosen[b]
+                if p > q:
+                    p, q = q, p
+                if hi - lo == d:
+                    x = problem.values[lo:hi]
+                    for f in range(d):
+                        value = entry * x[f]
+                        row = matrix[p * d + f, q * d : (q + 1) * d]
+                        for g in range(d):
+                            row[g] += value * x[g]
+                else:
+                    for f in range(lo, hi):
+                        value = entry * problem.values[f]
+                        row = p * d + problem.indices[f]
+                        for g in range(lo, hi):
+                            matrix[row, q * d + problem.indices[g]] += value * problem.values[g]
 
 
 def add_curvature(

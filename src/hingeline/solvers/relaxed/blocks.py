@@ -87,6 +87,46 @@ def make_scratch(problem: Any, dual: Dual) -> Scratch:
 
 
 @helper
+def load_masses(
+    dual: Dual, problem: Any, i: int, c: int, size: int, truth: int, out: Array
+) -> None:
+    """Marginals of all joint states of factor c, the true one's among them."""
+    mass, at, total = dual.mass, graph_blocks.factor_mass(dual.blocks, problem, i, c), 0.0
+    for s in range(truth):
+        out[s] = mass[at + s]
+        total += out[s]
+    for s in range(truth + 1, size):
+        out[s] = mass[at + s - 1]
+        total += out[s]
+    out[truth] = max(1.0 - total, 0.0)
+
+
+@helper
+def store_masses(
+    dual: Dual, problem: Any, i: int, c: int, size: int, truth: int, values: Array
+) -> None:
+    """Round marginals to storage; ``values`` become what :func:`load_masses` will give."""
+    mass, at, total = dual.mass, graph_blocks.factor_mass(dual.blocks, problem, i, c), 0.0
+    largest = 0 if truth != 0 or size == 1 else 1
+    for s in range(size):
+        if s != truth:
+            rounded = np.float32(values[s])
+            values[s] = rounded
+            total += values[s]
+            if values[s] > values[largest] or largest == truth:
+                largest = s
+    if total > 1.0:  # by rounding: the largest one gives way
+        less = np.float32(values[largest] - (total - 1.0) - 1.2e-7)
+        total += less - values[largest]
+        values[largest] = less
+    for s in range(truth):
+        mass[at + s] = values[s]
+    for s in range(truth + 1, size):
+        mass[at + s - 1] = values[s]
+    values[truth] = max(1.0 - total, 0.0)
+
+
+@helper
 def project(values: Array, n: int, out: Array) -> None:
     """The point of the simplex nearest to ``values``."""
     top = values[0]
@@ -110,15 +150,16 @@ def block_gap(theta: Array, mu: Array, at: int, n: int) -> tuple[float, int]:
 
 @helper
 def step_variable(
-    theta: Array, curvature: float, mu: Array, at: int, n: int, exact: bool, change: Array
+    dual: Dual, curvature: float, at: int, n: int, scratch: Scratch
 ) -> tuple[float, float]:
     """Move the marginals of a variable; the gap before and the gain, both over ``c_i``."""
+    theta, mu, change = scratch.margins, dual.mu, scratch.change
     gap, best = block_gap(theta, mu, at, n)
     for s in range(n):
         change[s] = 0.0
     if gap <= 0.0:
         return 0.0, 0.0
-    if exact and curvature > 0.0:
+    if dual.exact and curvature > 0.0:
         for s in range(n):
             theta[n + s] = mu[at + s] + theta[s] / curvature
         project(theta[n : 2 * n], n, change)
@@ -188,9 +229,7 @@ def visit_variables(
         reparametrise(problem, dual, graph, i, u, at, scratch.margins)
         degree = graph.incident_start[u + 1] - graph.incident_start[u]
         curvature = square + dual.kappa * degree
-        gap, gained = step_variable(
-            scratch.margins, curvature, dual.mu, at, n, dual.exact, scratch.change
-        )
+        gap, gained = step_variable(dual, curvature, at, n, scratch)
         dual.gaps[block + u] = cap * gap
         gain += gained
         for s in range(n):
@@ -217,9 +256,7 @@ def score_factor(
     size = graph_blocks.factor_scores(problem, graph, i, c, dual.w, theta)
     truth = graph_blocks.true_joint(problem, graph, i, c)
     right = theta[truth]
-    graph_blocks.load_masses(
-        dual.mass, graph_blocks.factor_mass(dual.blocks, problem, i, c), size, truth, now
-    )
+    load_masses(dual, problem, i, c, size, truth, now)
     stride = size
     penalty = centred = 0.0
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
@@ -277,9 +314,7 @@ def step_factor(
     gamma = gap / quadratic if quadratic > gap else 1.0
     for s in range(size):
         now[s] += gamma * change[s]
-    graph_blocks.store_masses(
-        dual.mass, graph_blocks.factor_mass(dual.blocks, problem, i, c), size, truth, now
-    )
+    store_masses(dual, problem, i, c, size, truth, now)
     for s in range(size):
         change[s] = now[s] - theta[s]
     add_marginals(dual, graph, i, c, size, change, margins)
@@ -412,8 +447,7 @@ def add_factors(
     for c in range(graph.scope_start.shape[0] - 1):
         size = table_size(graph, c)
         truth = graph_blocks.true_joint(problem, graph, i, c)
-        mass = graph_blocks.factor_mass(dual.blocks, problem, i, c)
-        graph_blocks.load_masses(dual.mass, mass, size, truth, now)
+        load_masses(dual, problem, i, c, size, truth, now)
         for k in range(size):
             start[k] = now[k] if coupled else 0.0
         if coupled:

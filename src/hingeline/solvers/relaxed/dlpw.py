@@ -325,10 +325,6 @@ class DLPW(CertifiedSolver):
         self.oracle_calls += len(self.active)
         return math.inf
 
-    def last(self) -> Array:
-        """The last iterate."""
-        return np.asarray(self.planes / self.state[TOTAL])
-
     def candidate(self) -> Array:
         steps = self.state[STEPS] + 1.0
         return np.asarray((steps * self.planes - self.moments) / self.state[MASS])
@@ -336,7 +332,7 @@ class DLPW(CertifiedSolver):
     def certify(self) -> float:
         """``g`` of the average and of the last iterate; a dual bound where there is one."""
         primal = math.inf
-        for weights in (self.last(), self.candidate()):
+        for weights in (np.asarray(self.planes / self.state[TOTAL]), self.candidate()):
             self._fit_messages(weights)
             value = self.primal_of(weights)
             primal = min(primal, value)

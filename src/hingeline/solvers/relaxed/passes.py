@@ -435,9 +435,7 @@ def move_centre(problem: Any, dual: Dual, order: Array, step: float) -> None:
         for c in range(graph.scope_start.shape[0] - 1):
             size = table_size(graph, c)
             truth = graph_blocks.true_joint(problem, graph, i, c)
-            graph_blocks.load_masses(
-                dual.mass, graph_blocks.factor_mass(blocks, problem, i, c), size, truth, scratch.now
-            )
+            any_factors.load_masses(dual, problem, i, c, size, truth, scratch.now)
             stride = size
             for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
                 v, n, stride = next_place(graph, p, stride)
