@@ -195,14 +195,14 @@ def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) ->
             continue
         y = np.empty(output_length(problem, i), dtype=np.int32)
         while True:
-            if most_violated(problem, form, i, w, c, y) <= 0.0:
+            if not most_violated(problem, form, i, w, c, y) > 0.0:  # also where it is NaN
                 break
             loss = plane_loss(problem, i, y)
             score = plane_scale(form, loss) * plane_score(problem, i, y, w)
             if loss == 0.0:  # asks for w·Δf ≥ 0, which rounding may miss at equality
                 short = max(short, -score)
                 break
-            if score <= 0.0:
+            if not score > 0.0:
                 return np.inf
             unit = max(unit, plane_offset(form, loss))
             better = plane_offset(form, loss) / score

@@ -199,7 +199,9 @@ def run(solver: CertifiedSolver, limits: Limits) -> Result:
     """Pass over the data until the certified relative gap is at most ``limits.tol``."""
     # One thread in linear algebra: vectors here are short, threads of another library cost more
     # than they gain, and sums come out the same on any number of cores.
-    with _linear_algebra().limit(limits=1, user_api="blas"):
+    # Steps that overflow are not taken: their dual or primal is no better.
+    blas = _linear_algebra().limit(limits=1, user_api="blas")
+    with blas, np.errstate(over="ignore", invalid="ignore"):
         return _run(solver, limits)
 
 

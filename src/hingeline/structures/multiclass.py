@@ -71,13 +71,15 @@ def make_problem(
     with np.errstate(over="ignore"):  # estimators refuse it
         squares = np.asarray(values, dtype=np.float64) ** 2
     table = sp.csr_matrix((squares, indices, indptr), (len(indptr) - 1, n_features))
+    sqnorm = table @ np.ones(n_features)
+    sqnorm[sqnorm < 1e-300] = 0.0  # its inverse may overflow
     return MulticlassProblem(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
         indices=np.ascontiguousarray(indices, dtype=np.int32),
         values=np.ascontiguousarray(values),
         labels=np.ascontiguousarray(labels, dtype=np.int32),
         cost=padded_cost,
-        sqnorm=table @ np.ones(n_features),
+        sqnorm=sqnorm,
         n_features=int(n_features),
         n_labels=int(n_labels),
         stride=int(stride),
