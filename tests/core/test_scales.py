@@ -159,6 +159,15 @@ def test_features_whose_squares_vanish(size):
     assert not hard.converged_
 
 
+def test_squared_slack_of_vanishing_weight_is_refused():
+    """Squares of multipliers vanished, and the dual rose above the primal."""
+    X, y = make_rows(False)
+    model = MulticlassSSVM(slack="squared", C=1e-100, random_state=0).fit(X, y)
+    assert model.dual_objective_ <= model.primal_objective_ * (1 + 1e-12)
+    with pytest.raises(ValueError, match="C times the weight of an example is 1e-300"):
+        MulticlassSSVM(slack="squared", C=1.0).fit(X, y, sample_weight=np.full(len(y), 1e-300))
+
+
 def test_weights_that_are_not_finite_are_never_returned():
     """Structures of others have no table of features to look at: what comes out is looked at."""
     X, y = make_rows(False)

@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 from hingeline._jit import by_reference, helper, kernel
 from hingeline._simd import copy
 from hingeline.core.primitives import (
@@ -74,6 +74,9 @@ def make_formulation(C: float, slack: str, rescale: str, weights: Array) -> Form
     if slack == "nu":
         C = 1.0 / float(weights.sum())
     kept = weights > 0
+    least = C * float(weights[kept].min(initial=np.inf)) if slack == "squared" else 1.0
+    what = f"C times the weight of an example is {least:.3g}, and its inverse square overflows"
+    require(least > 1e-150, f"{what}: raise C or sample_weight (0 drops an example).")
     cap = C * weights if slack != "squared" and np.isfinite(C) else np.inf
     ridge = 1.0 / (C * np.where(kept, weights, 1.0)) if slack == "squared" else 0.0
     return Formulation(
