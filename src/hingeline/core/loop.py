@@ -412,6 +412,8 @@ def _restore(solver: Any, progress: Progress, callbacks: Sequence[Any], snapshot
     try:
         _set_numbers(solver, solver.saved_numbers, arrays["solver.numbers"])
         solver.stages = arrays["solver.stages"].tolist()
+        if not all(stage > 0.0 for stage in solver.stages):
+            raise KeyError("stages above 0")
         _set_numbers(progress, _PROGRESS, arrays["progress.numbers"])
         progress.history = read_history(arrays["progress.history"])
         for name in solver.saved_arrays:

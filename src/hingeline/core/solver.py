@@ -592,7 +592,7 @@ class PlaneSolver(CertifiedSolver):
         return self.ws._asdict()
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        self.ws = blocks.planes_from(tables, self.ws)
+        self.ws = blocks.planes_from(tables, self.ws, self.compiled.end)
 
     def multipliers(self) -> Multipliers:
         return Multipliers(self.ws.alpha, self.ws.offset, self.ws.drift, self.ws.capacity)

@@ -98,6 +98,7 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         lengths=np.ones(len(problem.labels), dtype=np.int64),
         n_weights=size,
         scratch_size=1,
+        end=problem.n_labels,
         n_outputs=problem.n_labels,
         output_losses=lambda: problem.cost[problem.labels, : problem.n_labels],
         output_squares=squares,
