@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
-from hingeline import ChainSSVM, Checkpoint, EarlyStopping, MulticlassSSVM
-from hingeline.modelfile.files import ModelFileError
+from hingeline import SSVM, ChainSSVM, Checkpoint, EarlyStopping, MulticlassSSVM, Structure
+from hingeline.modelfile.files import ModelFileError, read_model, write_model
 
 
 class Killed(Exception):
@@ -154,3 +154,49 @@ def test_other_data_and_other_files_are_refused(tmp_path):
         resumed.fit(X, y)
     with pytest.raises(ValueError, match="every must be at least 0"):
         Checkpoint(path, every=-1.0)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_arrays_that_kernels_cannot_read_are_refused(tmp_path):
+    X, y = chains()
+    path = tmp_path / "fit.ckpt"
+    model = ChainSSVM(C=1.0, tol=1e-9, max_iter=4, random_state=0)
+    model.set_params(callbacks=Checkpoint(path, every=0)).fit(X, y)
+    header, arrays = read_model(path)
+    model.set_params(callbacks=Checkpoint(path, resume=True))
+    for name, value in (("planes.y", 3), ("planes.y", 2**31 - 1), ("solver.stages", 0)):
+        wrong = arrays[name].copy() if len(arrays[name]) else np.zeros(1)
+        wrong[-1] = value
+        write_model(path, header, {**arrays, name: wrong})
+        with pytest.raises(ModelFileError, match="Remove it to start afresh"):
+            model.fit(X, y)
+
+
+class Best(Structure):
+    """The best of some items, or -1: none is better than 0."""
+
+    def joint_feature(self, x, y):
+        return x[y[0]] if y[0] >= 0 else np.zeros(x.shape[1])
+
+    def loss(self, y_true, y):
+        return float(y_true[0] != y[0])
+
+    def decode(self, x, w, y_true, loss_scale):
+        outputs = np.append(np.arange(len(x)), -1)
+        scores = np.append(x @ w, 0.0)
+        if loss_scale:
+            scores += loss_scale * (outputs != y_true[0])
+        return outputs[[np.argmax(scores)]]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_outputs_of_minus_one_are_resumed(tmp_path):
+    rng = np.random.default_rng(0)
+    X = list(rng.normal(size=(20, 4, 3)))
+    y = [int(x[:, 0].argmax()) if x[:, 0].max() > 1.0 else -1 for x in X]
+    path = tmp_path / "fit.ckpt"
+    params = {"C": 1.0, "tol": 1e-9, "random_state": 0}
+    SSVM(Best(), **params, max_iter=3, callbacks=Checkpoint(path, every=0)).fit(X, y)
+    resumed = SSVM(Best(), **params, max_iter=6, callbacks=Checkpoint(path, resume=True)).fit(X, y)
+    assert resumed.callbacks.resumed_ == 2
+    assert (resumed.weights_ == SSVM(Best(), **params, max_iter=6).fit(X, y).weights_).all()

@@ -293,8 +293,11 @@ def test_machine_code_that_nobody_uses_is_removed(tmp_path):
     os.utime(code, (time.time() - 29 * 86400,) * 2)
     assert run(PROBE, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path))["hits"] == 1
     assert time.time() - code.stat().st_mtime < 3600  # it is in use
-    code.write_bytes(code.read_bytes()[:1000])  # broken: compiled again
-    assert run(PROBE, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path))["misses"] == 1
+    whole = code.read_bytes()
+    flipped = whole[:-100] + bytes([whole[-100] ^ 255]) + whole[-99:]
+    for broken in (whole[:1000], flipped):  # compiled again
+        code.write_bytes(broken)
+        assert run(PROBE, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path))["misses"] == 1
     assert run(PROBE, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path))["hits"] == 1
 
 

@@ -26,7 +26,7 @@ def effective_n_jobs(n_jobs: int | None) -> int:
     if n_jobs is None:
         return 1
     whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
-    require(whole, f"n_jobs must be None or an integer, got {n_jobs!r}.", TypeError)
+    require(whole, f"n_jobs must be None or an integer, got {show(n_jobs)}.", TypeError)
     require(n_jobs != 0, "n_jobs=0 has no meaning: use 1 for one thread or -1 for all cores.")
     if n_jobs < 0:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -34,11 +34,16 @@ def effective_n_jobs(n_jobs: int | None) -> int:
     return n_jobs
 
 
+def show(value: Any) -> str:
+    """A value in a message: on one line, and cut where it is long."""
+    return f"{' '.join(repr(value).split()):.60}"
+
+
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     """Refuse a word that is not among the allowed ones, naming them."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(word) for word in allowed)
-        raise ValueError(f"{name}={value!r} is not known; choose one of {words}.")
+        raise ValueError(f"{name}={show(value)} is not known; choose one of {words}.")
 
 
 def is_list(value: Any) -> bool:
@@ -90,23 +95,23 @@ def require_type(fine: Any, name: str, wanted: str, value: Any) -> None:
 
 def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = False) -> None:
     """Refuse what is not a positive (finite) number."""
-    plain = type(value) is int or (type(value) is float and not integer)
-    if plain and value > 0 and (infinite or value < math.inf):
+    most = sys.maxsize if integer else sys.float_info.max
+    if (type(value) is int or (type(value) is float and not integer)) and 0 < value <= most:
         return
     kind = numbers.Integral if integer else numbers.Real
     word = "an integer" if integer else "a number"
     fine = isinstance(value, kind) and not isinstance(value, bool)
-    require(fine, f"{name} must be {word}, got {value!r}.", TypeError)
-    word = "greater than 0" + " (float('inf') is a hard margin)" * infinite
-    fine = value > 0 and (infinite or not math.isinf(value))
-    require(fine, f"{name} must be {word}, got {value!r}.")
+    require(fine, f"{name} must be {word}, got {show(value)}.", TypeError)
+    word = "greater than 0" + (" (float('inf') is a hard margin)" if infinite else " and finite")
+    fine = 0 < value <= most or (infinite and value == math.inf)
+    require(fine, f"{name} must be {word}, got {show(value)}.")
 
 
 def whole_number(name: str, value: Any, least: int, most: float = math.inf) -> int:
     """The value as an int; what is no integer within these bounds is refused."""
     fine = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     bounds = f"≥ {least}" if math.isinf(most) else f"from {least} to {most}"
-    text = f"{name} must be an integer {bounds}, got {value!r:.40}."
+    text = f"{name} must be an integer {bounds}, got {show(value)}."
     require(fine and least <= value <= most, text)
     return int(value)
 
@@ -118,9 +123,9 @@ def check_common(estimator: Any) -> None:
     elif estimator.C not in ("auto", type(estimator).C):
         scales = type(estimator).C == "scale"
         known = "a number, 'auto' or 'scale'" if scales else "a number or 'auto'"
-        raise TypeError(f"C must be {known}, got {estimator.C!r}.")
+        raise TypeError(f"C must be {known}, got {show(estimator.C)}.")
     violators = estimator.violators
-    what = f"violators={violators!r} needs slack='sum'; leave it None for"
+    what = f"violators={show(violators)} needs slack='sum'; leave it None for"
     require(violators is None or estimator.slack == "sum", f"{what} slack={estimator.slack!r}.")
     if isinstance(violators, str):
         one_of("violators", violators, ("argmax", "all"))
@@ -132,18 +137,18 @@ def check_common(estimator: Any) -> None:
         positive("max_time", estimator.max_time)
     verbose = estimator.verbose
     fine = isinstance(verbose, (bool, numbers.Integral, type(None)))
-    require(fine, f"verbose must be None, 0, 1 or 2, got {verbose!r:.60}.", TypeError)
+    require(fine, f"verbose must be None, 0, 1 or 2, got {show(verbose)}.", TypeError)
     check_nu(estimator)
     effective_n_jobs(estimator.n_jobs)
     check_switches(estimator)
-    if getattr(estimator, "scheme", None) not in (None, "none", "auto"):
+    if str(getattr(estimator, "scheme", None)) not in ("None", "none", "auto"):
         try:
             scheme_name(estimator.scheme)
         except ValueError:
             known = f"None, 'none', 'auto' or one of {', '.join(SCHEMES)}"
-            raise ValueError(f"scheme must be {known}, got {estimator.scheme!r}.") from None
+            raise ValueError(f"scheme must be {known}, got {show(estimator.scheme)}.") from None
     for callback in as_callbacks(estimator.callbacks):
-        require(callable(callback), f"callbacks must be callable, got {callback!r}.", TypeError)
+        require(callable(callback), f"callbacks must be callable, got {show(callback)}.", TypeError)
 
 
 def check_switches(estimator: Any) -> None:
@@ -153,14 +158,14 @@ def check_switches(estimator: Any) -> None:
         if value is None and getattr(type(estimator), name, False) is None:
             continue
         if not isinstance(value, (bool, np.bool_, int)) or value not in (0, 1):
-            raise TypeError(f"{name} must be True or False, got {value!r:.60}.")
+            raise TypeError(f"{name} must be True or False, got {show(value)}.")
 
 
 def check_nu(estimator: Any) -> None:
     """Refuse ν where it does not belong or is missing, and a C beside it."""
     nu = estimator.nu
     if estimator.slack != "nu":
-        require(nu is None, f"nu={nu!r} needs slack='nu'; leave it out and set C.")
+        require(nu is None, f"nu={show(nu)} needs slack='nu'; leave it out and set C.")
         return
     require(nu is not None, "slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
     default = type(estimator).C
@@ -174,11 +179,15 @@ def check_nu(estimator: Any) -> None:
 
 def draw_seed(random_state: Any) -> int:
     """The seed of a solver, from what scikit-learn calls a random state."""
-    if type(random_state) is int:
+    if type(random_state) is int and 0 <= random_state < 2**32:
         return _draw_of_number(random_state)
     from sklearn.utils import check_random_state
 
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError:
+        how = "give an integer from 0 to 2**32 - 1, a RandomState or None"
+        raise ValueError(f"random_state={show(random_state)} is no seed: {how}.") from None
 
 
 @lru_cache  # to set up a generator takes a tenth of a millisecond, as long as a small partial_fit
@@ -193,7 +202,7 @@ def as_callbacks(callbacks: Any) -> list[Any]:
     if callable(callbacks):
         return [callbacks]
     if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
-        raise TypeError(f"callbacks must be a callable or a list of them, got {callbacks!r}.")
+        raise TypeError(f"callbacks must be a callable or a list of them, got {show(callbacks)}.")
     return list(callbacks)
 
 
@@ -228,7 +237,7 @@ def check_loss(loss: Any, default: str, labels: Any, *, vector: bool, whole: str
     if hasattr(loss, "to_matrix") and not isinstance(labels, int):
         loss = loss.to_matrix(labels)
     known = f"{default!r}, a cost matrix or (scale, loss)"
-    costs = as_floats(loss, f"loss must be {known}, got {loss!r}.")
+    costs = as_floats(loss, f"loss must be {known}, got {show(loss)}.")
     if vector and costs.shape == (n_labels,):
         costs = costs[:, None] * plain
     what = f"loss has shape {costs.shape}, but there are {n_labels} classes"
@@ -248,12 +257,12 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
         one_of("class_weight", class_weight, ("balanced",))
         counts = np.bincount(labels, minlength=len(classes))
         return np.where(counts > 0, len(labels) / (len(classes) * np.maximum(counts, 1)), 1.0)
-    what = f"class_weight must be None, 'balanced' or a mapping, got {class_weight!r}."
+    what = f"class_weight must be None, 'balanced' or a mapping, got {show(class_weight)}."
     require(isinstance(class_weight, Mapping), what, TypeError)
     index = {label: k for k, label in enumerate(classes)}
     for label, weight in class_weight.items():
         if not isinstance(weight, numbers.Real) or not math.isfinite(weight) or weight < 0:
-            raise ValueError(f"class_weight[{label!r}] must be a number ≥ 0, got {weight!r}.")
+            raise ValueError(f"class_weight[{label!r}] must be a number ≥ 0, got {show(weight)}.")
         if label in index:
             weights[index[label]] = float(weight)
         else:  # a fold may lack a label
@@ -273,7 +282,7 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
     if sample_weight is None:
         return np.ones(n)
     if isinstance(sample_weight, numbers.Real):
-        sample_weight = np.full(n, float(sample_weight))
+        sample_weight = [sample_weight] * n
     weights = as_weights("sample_weight", sample_weight, n, "example")
     require(weights.any(), "sample_weight is zero everywhere: give at least one example a weight.")
     return weights
@@ -283,7 +292,7 @@ def as_floats(values: Any, message: str) -> Array:
     """Values as an array of float64; a TypeError with this message where they are no numbers."""
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(message) from error
 
 
@@ -336,10 +345,22 @@ def trim(matrix: Any) -> Any:
     return matrix.copy() if len(matrix.data) > matrix.indptr[-1] else matrix
 
 
+def check_indices(rows: Any, where: str) -> None:
+    """Refuse CSR rows whose indices do not fit the shape: kernels do not look before they read."""
+    starts, columns = rows.indptr, rows.indices
+    fine = len(starts) == rows.shape[0] + 1 and starts[0] == 0 and np.diff(starts).min(initial=0) >= 0
+    fine = fine and starts[-1] <= min(len(columns), len(rows.data))
+    fine = fine and columns.min(initial=0) >= 0 and columns.max(initial=-1) < rows.shape[1]
+    what = f"{where} is a sparse matrix whose indices do not fit its shape {rows.shape}"
+    require(fine, f"{what}: make it again with the right shape.")
+
+
 def numeric_rows(x: Any, where: str) -> Any:
     """One array or sparse matrix, dense or CSR, of finite numbers, float64 or float32."""
     if sp.issparse(x):
-        rows = trim(x.tocsr())
+        rows = x.tocsr()
+        check_indices(rows, where)
+        rows = trim(rows)
     else:
         refuse_text(x, where)
         try:

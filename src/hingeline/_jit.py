@@ -30,6 +30,7 @@ import sys
 import tempfile
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -326,10 +327,11 @@ class _KernelCache(NullCache):
             with contextlib.suppress(
                 OSError, EOFError, ImportError, AttributeError, pickle.PickleError
             ):
-                payload = pickle.loads(file.read_bytes())
-                if time.time() - file.stat().st_mtime > 86400:
-                    os.utime(file)  # it is in use
-                return _compiler.put_together(target_context, payload)
+                content = memoryview(file.read_bytes())
+                if zlib.crc32(content[:-4]).to_bytes(4, "little") == content[-4:]:
+                    if time.time() - file.stat().st_mtime > 86400:
+                        os.utime(file)  # it is in use
+                    return _compiler.put_together(target_context, pickle.loads(content))
         for listener in _LISTENERS:
             listener(file)
         return None
@@ -342,7 +344,8 @@ class _KernelCache(NullCache):
         # A full disk, or another process reads the file on Windows.
         with contextlib.suppress(OSError):
             try:
-                own.write_bytes(dumps(_compiler.take_apart(cres)))
+                content = dumps(_compiler.take_apart(cres))
+                own.write_bytes(content + zlib.crc32(content).to_bytes(4, "little"))
                 own.replace(file)
             finally:
                 own.unlink(missing_ok=True)

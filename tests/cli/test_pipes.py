@@ -144,3 +144,20 @@ def test_a_terminal_is_told_that_it_is_read(capsys, monkeypatch):
         assert hingeline.data.read_conll("-").n_tokens == 1
     os.close(ours)
     assert capsys.readouterr().err == "Reading from the keyboard; end with Ctrl-D on a new line.\n"
+
+
+@pytest.mark.subprocess
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX file descriptors")
+@pytest.mark.parametrize("closed", [0, slow(1), slow(2)])
+def test_a_closed_stream(tmp_path, closed):
+    """As a daemon leaves it, or ``>&-``: the stream is None in Python."""
+    source = write(tmp_path / "t", CONTENTS["conll"](TRAIN)) if closed == 1 else "-"
+    process = spawn(
+        *("convert", source, "-", "--to", "jsonl", "--format", "conll"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: os.close(closed),
+    )
+    _, err = process.communicate(timeout=300)
+    assert (process.returncode, err) == (0, b"")

@@ -6,6 +6,8 @@ import http.client
 import io
 import json
 import os
+import socket
+import struct
 import subprocess
 import threading
 import time
@@ -361,3 +363,33 @@ def test_a_reader_with_a_keyboard(server: Server, tmp_path: Path, width: int) ->
         browser.close()
     assert browser.asked == {urlsplit(server.address).netloc}
     assert "Oslo B-LOC" in server.tagger.download().replace("\t", " ")
+
+
+def test_corrections_that_no_file_could_hold_are_not_learnt(models: Any, tmp_path: Path) -> None:
+    """One such word had kept the model and all later corrections from being written."""
+    tagger = open_tagger(models[0], tmp_path / "m.hinge")
+    before = tagger.estimator.weights_.copy()
+    for word in ("a\tb c", "a\nb", "\ud800"):
+        with pytest.raises(ValueError):
+            tagger.correct([[word]], ["O"])
+    with pytest.raises(ValueError):
+        tagger.correct([["Anna"]], ["\u00a0"])
+    assert (tagger.estimator.weights_ == before).all()
+    assert not tagger.corrected
+    tagger.correct([["Anna"]], ["B-PER"])
+    assert tagger.download() == "Anna B-PER\n\n"
+    assert hingeline.load(tmp_path / "m.hinge").n_examples_ == tagger.estimator.n_examples_
+
+
+def test_clients_that_go_away_leave_no_trace(server: Server, capsys: Any) -> None:
+    address = server.server_address[:2]
+    start = f"POST /tag HTTP/1.1\r\nHost: 127.0.0.1:{address[1]}\r\nContent-Type: application/json"
+    for length in ("500", "9" * 5000):
+        with socket.create_connection(address, timeout=20) as link:
+            link.sendall(f"{start}\r\nContent-Length: {length}\r\n\r\n".encode() + b'{"te')
+            if len(length) > 3:
+                assert link.recv(100).startswith(b"HTTP/1.0 413")
+            else:  # reset, not closed
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert ask(server, "POST", "/model", {})[0] == 200
+    assert capsys.readouterr().err == ""

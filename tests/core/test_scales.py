@@ -146,6 +146,28 @@ def test_squares_that_overflow_are_refused(size, solver):
                 model.fit(inputs, outputs)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("size", [1e-150, 1e-155, 1e-160, 1e-300])
+def test_features_whose_squares_vanish(size):
+    """The inverse of a square overflowed, and a hard margin was searched for without an end."""
+    X, y = make_rows(True)
+    for C in (1e-300, 1.0, 1e100):
+        model = MulticlassSSVM(C=C, fit_intercept=False, random_state=0).fit(X * size, y)
+        assert np.isfinite(model.weights_).all()
+        assert model.primal_objective_ == pytest.approx(C * len(y))
+    hard = MulticlassSSVM(C=np.inf, fit_intercept=False, max_iter=20).fit(X * size, y)
+    assert not hard.converged_
+
+
+def test_squared_slack_of_vanishing_weight_is_refused():
+    """Squares of multipliers vanished, and the dual rose above the primal."""
+    X, y = make_rows(False)
+    model = MulticlassSSVM(slack="squared", C=1e-100, random_state=0).fit(X, y)
+    assert model.dual_objective_ <= model.primal_objective_ * (1 + 1e-12)
+    with pytest.raises(ValueError, match="C times the weight of an example is 1e-300"):
+        MulticlassSSVM(slack="squared", C=1.0).fit(X, y, sample_weight=np.full(len(y), 1e-300))
+
+
 def test_weights_that_are_not_finite_are_never_returned():
     """Structures of others have no table of features to look at: what comes out is looked at."""
     X, y = make_rows(False)

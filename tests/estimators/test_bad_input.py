@@ -54,6 +54,28 @@ def check(error: Any, pieces: Any) -> None:
     assert len(message) < 300
 
 
+@pytest.mark.parametrize("change", ["column", "negative", "start", "end", "short"])
+def test_broken_sparse_matrices(change: str) -> None:
+    """Kernels would read, and write, beyond the ends of arrays."""
+    rows = sp.csr_matrix(X)
+    if change == "column":
+        rows.indices[-1] = 2
+    elif change == "negative":
+        rows.indices[0] = -7
+    elif change == "short":
+        rows.data = rows.data[:-1].copy()
+    else:
+        rows.indptr[1 if change == "start" else -1] = -3 if change == "start" else 2_000_000_000
+    for where, fit in {
+        "X": lambda: MulticlassSSVM().fit(rows, Y),
+        "X[0]": lambda: ChainSSVM().fit([rows, *SEQUENCES[1:]], LABELS),
+        "node_features": lambda: Graph(rows, []),
+    }.items():
+        with pytest.raises(ValueError, match="sparse matrix") as error:
+            fit()
+        check(error, [f"{where} is a sparse matrix whose indices do not fit its shape"])
+
+
 # Parameters, for all estimators ------------------------------------------------------------------
 
 PARAMETERS = [
@@ -130,7 +152,16 @@ PARAMETERS = [
         TypeError,
         ["solver_options['inner_rounds']", "integer"],
     ),
-    ({"random_state": "seed"}, ValueError, ["seed"]),
+    ({"random_state": "seed"}, ValueError, ["random_state='seed'", "give an integer"]),
+    ({"random_state": -1}, ValueError, ["random_state=-1", "give an integer"]),
+    ({"C": 10**400}, ValueError, ["C must be greater than 0"]),
+    ({"tol": 10**400}, ValueError, ["tol must be greater than 0 and finite"]),
+    ({"C": np.eye(30)}, TypeError, ["C must be a number, got array"]),
+    ({"max_iter": pd.DataFrame(np.eye(3))}, TypeError, ["max_iter must be an integer"]),
+    *(
+        ({name: np.eye(30)}, ValueError, [f"{name}=array"])
+        for name in ("slack", "solver", "violators", "rescale")
+    ),
     ({"verbose": "yes"}, TypeError, ["verbose must be", "'yes'"]),
 ]
 

@@ -133,6 +133,9 @@ def main() -> None:
 
     To take the interpreter down with all compiled kernels in it takes a third of a second.
     """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever started us: the next file would be it
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     warnings.showwarning = lambda message, *place: typer.echo(f"hingeline: {message}", err=True)
     try:
         app(prog_name="hingeline")

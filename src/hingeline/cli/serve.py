@@ -7,6 +7,7 @@ page of the web cannot reach the model through the browser.
 
 import io
 import json
+import sys
 import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -113,13 +114,15 @@ class Tagger:
             raise ValueError("a corrected sentence needs one label for each of its words.")
         if not all(label.isprintable() and " " not in label for label in labels):
             raise ValueError("labels cannot contain spaces; choose another name.")
-        self.corrected[tuple(map(tuple, rows))] = labels
-        if self.estimator.n_examples_ > 0:
+        corrected = {tuple(map(tuple, rows)): labels}
+        self._write(corrected).encode()  # refuses, before it is learnt, what no file could hold
+        learns = self.estimator.n_examples_ > 0
+        if learns:
             self.sure = None  # it knew the model as it was
             self.estimator.partial_fit(table, [labels], passes=1)
-            if self.target is not None:
-                known = self.estimator.metadata_
-                self.estimator.save(self.target, state=True, metadata=known)
+        self.corrected |= corrected
+        if learns and self.target is not None:
+            self.estimator.save(self.target, state=True, metadata=self.estimator.metadata_)
         return self.describe()
 
     def _table(self, rows: Any) -> Any:
@@ -131,9 +134,12 @@ class Tagger:
 
     def download(self) -> str:
         """The corrected sentences in columns, the labels last."""
+        return self._write(self.corrected)
+
+    def _write(self, corrected: dict[tuple[Any, ...], list[str]]) -> str:
         sentences = [
             [(*row, label) for row, label in zip(rows, labels, strict=True)]
-            for rows, labels in self.corrected.items()
+            for rows, labels in corrected.items()
         ]
         names = [*self.layout.columns, files.free_name("label", self.layout.columns)]
         out = io.StringIO()
@@ -175,9 +181,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._fail(404, "there is no such page.")
         elif self.headers.get_content_type() != "application/json":
             self._fail(415, "requests must be application/json.")
-        elif not size.isdecimal() or int(size) > _LARGEST:
+        elif not size.isdecimal() or len(size) > 9 or int(size) > _LARGEST:
             self.close_connection = True
-            self._fail(413, f"this is too long; send at most {_LARGEST:,} bytes at a time.")
+            self._fail(413, f"a request must say its length, at most {_LARGEST:,} bytes.")
         else:
             body = self.rfile.read(int(size))
             try:
@@ -232,6 +238,11 @@ class Server(ThreadingHTTPServer):
     def __init__(self, tagger: Tagger, port: int) -> None:
         self.tagger = tagger
         super().__init__(("127.0.0.1", port), _Handler)
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing of clients that went away."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(*_)
 
     @property
     def address(self) -> str:

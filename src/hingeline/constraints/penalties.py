@@ -18,7 +18,7 @@ from hingeline.core.results import align
 
 def as_constraints(constraints: Any) -> list[base.Constraint]:
     """A list of constraints, checked; one alone is a list of one."""
-    found = [constraints] if isinstance(constraints, base.Constraint) else list(constraints)
+    found = [constraints] if isinstance(constraints, base.Constraint) else list(constraints or ())
     for number, constraint in enumerate(found):
         if not isinstance(constraint, base.Constraint):
             what = f"constraints[{number}] is not a constraint of hingeline.constraints"

@@ -297,8 +297,11 @@ def fill_gram(problem: Any, ws: WorkingSet, examples: Array, scratch: Array) -> 
                 fill_inner(problem, ws, i, j, k, scratch)
 
 
-def planes_from(tables: dict[str, Array], fresh: WorkingSet) -> WorkingSet:
-    """The planes of these tables, which must fit together: kernels do not look before they read."""
+def planes_from(tables: dict[str, Array], fresh: WorkingSet, end: float) -> WorkingSet:
+    """The planes of these tables, which must fit together: kernels do not look before they read.
+
+    ``end`` is that of :class:`hingeline.core.primitives.Compiled`.
+    """
     ws = WorkingSet(**{name: tables[name] for name in WorkingSet._fields})
     for name in WorkingSet._fields:
         if getattr(ws, name).dtype != getattr(fresh, name).dtype:
@@ -308,7 +311,7 @@ def planes_from(tables: dict[str, Array], fresh: WorkingSet) -> WorkingSet:
         and all(getattr(ws, n).shape == fresh.used.shape for n in WorkingSet._fields[:7])
         and ((ws.capacity >= 0) & (ws.used >= 0) & (ws.used <= ws.capacity)).all()
         and all(getattr(ws, n).shape == ws.alpha.shape for n in WorkingSet._fields[7:13])
-        and ws.y.min(initial=0) >= 0
+        and (end == np.inf or (ws.y.min(initial=0) >= 0 and ws.y.max(initial=0) < end))
     )
     if fits:
         room, pools = ws.capacity, (ws.alpha, ws.y, ws.gram)

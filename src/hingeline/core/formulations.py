@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 from hingeline._jit import by_reference, helper, kernel
 from hingeline._simd import copy
 from hingeline.core.primitives import (
@@ -74,6 +74,9 @@ def make_formulation(C: float, slack: str, rescale: str, weights: Array) -> Form
     if slack == "nu":
         C = 1.0 / float(weights.sum())
     kept = weights > 0
+    least = C * float(weights[kept].min(initial=np.inf)) if slack == "squared" else 1.0
+    what = f"C times the weight of an example is {least:.3g}, and its inverse square overflows"
+    require(least > 1e-150, f"{what}: raise C or sample_weight (0 drops an example).")
     cap = C * weights if slack != "squared" and np.isfinite(C) else np.inf
     ridge = 1.0 / (C * np.where(kept, weights, 1.0)) if slack == "squared" else 0.0
     return Formulation(
@@ -195,14 +198,14 @@ def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) ->
             continue
         y = np.empty(output_length(problem, i), dtype=np.int32)
         while True:
-            if most_violated(problem, form, i, w, c, y) <= 0.0:
+            if not most_violated(problem, form, i, w, c, y) > 0.0:  # also where it is NaN
                 break
             loss = plane_loss(problem, i, y)
             score = plane_scale(form, loss) * plane_score(problem, i, y, w)
             if loss == 0.0:  # asks for w·Δf ≥ 0, which rounding may miss at equality
                 short = max(short, -score)
                 break
-            if score <= 0.0:
+            if not score > 0.0:
                 return np.inf
             unit = max(unit, plane_offset(form, loss))
             better = plane_offset(form, loss) / score

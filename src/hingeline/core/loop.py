@@ -199,7 +199,9 @@ def run(solver: CertifiedSolver, limits: Limits) -> Result:
     """Pass over the data until the certified relative gap is at most ``limits.tol``."""
     # One thread in linear algebra: vectors here are short, threads of another library cost more
     # than they gain, and sums come out the same on any number of cores.
-    with _linear_algebra().limit(limits=1, user_api="blas"):
+    # Steps that overflow are not taken: their dual or primal is no better.
+    blas = _linear_algebra().limit(limits=1, user_api="blas")
+    with blas, np.errstate(over="ignore", invalid="ignore"):
         return _run(solver, limits)
 
 
@@ -399,6 +401,8 @@ def _restore(solver: Any, progress: Progress, callbacks: Sequence[Any], snapshot
     try:
         _set_numbers(solver, solver.saved_numbers, arrays["solver.numbers"])
         solver.stages = arrays["solver.stages"].tolist()
+        if not all(stage > 0.0 for stage in solver.stages):
+            raise KeyError("stages above 0")
         _set_numbers(progress, _PROGRESS, arrays["progress.numbers"])
         progress.history = read_history(arrays["progress.history"])
         for name in solver.saved_arrays:

@@ -384,6 +384,7 @@ class Compiled:
     lengths: Array  # (n,) length of an output
     n_weights: int
     scratch_size: int
+    end: float = np.inf  # numbers of an output are at least 0 and less than this, unless infinite
     n_outputs: Any = None  # an int where all outputs can be the working set; then also:
     output_losses: Any = None  # a function: (n, outputs)
     output_squares: Any = None  # (n,) ``‖Δf_i(k)‖²``, the same for all wrong outputs

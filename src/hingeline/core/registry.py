@@ -16,7 +16,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from hingeline._checks import one_of
+from hingeline._checks import one_of, show
 from hingeline.core.formulations import RESCALINGS, SLACKS
 
 AUTOMATIC = ("sdm", "sdcd")  # ``"auto"`` is the first of these that solves the slack.
@@ -64,7 +64,7 @@ def declared(name: str) -> Iterator[Any]:
 def find(name: str, slack: str, all_outputs: bool = False, in_parts: bool = False) -> Any:
     """The solver class for a slack; one that works on all outputs or parts of them, if there is."""
     one_of("slack", slack, SLACKS)
-    for known in AUTOMATIC if name == "auto" else (str(name),):
+    for known in AUTOMATIC if str(name) == "auto" else (str(name),):
         other = None
         for solver in declared(known):
             kind = (solver.all_outputs, solver.in_parts)
@@ -141,7 +141,7 @@ def check_options(
     if given is None:
         return
     if not isinstance(given, Mapping):
-        raise TypeError(f"{place} must be a mapping, got {given!r}.")
+        raise TypeError(f"{place} must be a mapping, got {show(given)}.")
     asked = {known.name: known for known in fields(solver.Options) if known.metadata}
     understood = {key: value for key, value in given.items() if key in asked}
     options = solver.Options(**{**(added or {}), **understood})
@@ -168,12 +168,12 @@ def _check_option(place: str, value: Any, known: Any) -> None:
     if value is None and known.default is None:
         return
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{place} must be a number, got {value!r}.")
+        raise TypeError(f"{place} must be a number, got {show(value)}.")
     if "float" not in str(known.type) and not isinstance(value, numbers.Integral):
-        raise TypeError(f"{place} must be an integer, got {value!r}.")
+        raise TypeError(f"{place} must be an integer, got {show(value)}.")
     least = about["least"]
     if not math.isfinite(value) or (value <= 0 if least is None else value < least):
         word = "positive" if least is None else f"at least {least:g}"
-        raise ValueError(f"{place} must be {word}, got {value!r}.")
+        raise ValueError(f"{place} must be {word}, got {show(value)}.")
     if value > about["most"]:
-        raise ValueError(f"{place} must be at most {about['most']:g}, got {value!r}.")
+        raise ValueError(f"{place} must be at most {about['most']:g}, got {show(value)}.")

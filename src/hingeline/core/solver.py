@@ -195,7 +195,10 @@ class CertifiedSolver(ABC):
         """``D(α)``; for a hard margin, of the best multiple of α."""
         square = float(self.w @ self.w)
         if self.hard:
-            return self.linear() ** 2 / (2.0 * square) if square > 0.0 else 0.0
+            linear = self.linear()
+            if linear > 1e150:  # its square overflows
+                return linear * (linear / (2.0 * square)) if square > 0.0 else 0.0
+            return linear**2 / (2.0 * square) if square > 0.0 else 0.0
         ridge = float(self.form.ridge @ self._sums() ** 2) if self.ridged else 0.0
         return self.linear() - 0.5 * square - 0.5 * ridge
 
@@ -588,7 +591,7 @@ class PlaneSolver(CertifiedSolver):
         return self.ws._asdict()
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        self.ws = blocks.planes_from(tables, self.ws)
+        self.ws = blocks.planes_from(tables, self.ws, self.compiled.end)
 
     def multipliers(self) -> Multipliers:
         return Multipliers(self.ws.alpha, self.ws.offset, self.ws.drift, self.ws.capacity)

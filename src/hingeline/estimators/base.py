@@ -332,6 +332,8 @@ class TableModel:
 
     def _check_rows(self, X: Any, *y: Any, **how: Any) -> Any:
         """Input as arrays, X dense or CSR."""
+        if sp.issparse(X) and X.format == "csr":
+            checks.check_indices(X, "X")
         if y:  # to be learnt from
             checks.refuse_text(X)
             checks.refuse_none(y[0])
@@ -342,7 +344,8 @@ class TableModel:
             self.n_features_in_ = X.shape[1]
             vars(self).pop("feature_names_in_", None)
             return X, y[0]
-        return validate_data(self, X, *y, accept_sparse="csr", dtype=types, **how)
+        with checks.retell("X or y holds a number that is too large: ", ".", OverflowError):
+            return validate_data(self, X, *y, accept_sparse="csr", dtype=types, **how)
 
     def _new_rows(self, X: Any) -> Any:
         """Rows to predict for, scaled."""
@@ -480,7 +483,7 @@ class BaseSSVM:
         """The solver that the parameters ask for; None: as if outputs were few."""
         size = 0.0 if compiled is None else 16.0 * compiled.n * (compiled.n_outputs or math.inf)
         few = self._enumerable and size <= ENUMERATED_MB * 2**20
-        few = few and self.violators in (None, "all")
+        few = few and str(self.violators) in ("None", "all")
         parts = compiled is not None and compiled.stretch is not None
         parts = parts and (self.slack, self.rescale) == ("max", "margin") and math.inf != self.C
         return registry.find(self.solver, self.slack, few, parts)

@@ -178,7 +178,8 @@ class Planes:
 
     def evaluate(self, w: Array, rate: float) -> Told:
         """What ψ is made of at w; σ is ``rate`` times what an example may have."""
-        self.parts = self.parts._replace(sigma=self.scale * rate)
+        sigma = np.maximum(self.scale * rate, 1e-300)  # kernels divide by it
+        self.parts = self.parts._replace(sigma=sigma)
         form, alpha, image = self.form, self.parts.alpha, aligned_zeros(len(w))
         if hasattr(self.solver, "respond"):
             value = self.solver.respond(w, self.parts, image)
@@ -238,7 +239,7 @@ def move_to_proximal_point(
     none = bound <= 0.0  # worse than no mass at all
     planes = gather(solver, none) if gather else Planes(solver, none)
     total, count = planes.filled
-    rate = (total / count if count else 1.0) / width
+    rate = max((total / count if count else 1.0) / width, 1e-200)
 
     def evaluate(w: Array) -> tuple[float, Told]:
         told = planes.evaluate(w, rate)

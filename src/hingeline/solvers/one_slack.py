@@ -545,4 +545,4 @@ class OneSlack(CertifiedSolver):
         own = {name[5:]: value for name, value in tables.items() if name.startswith("cuts.")}
         self.cuts = cuts_from(own, len(self.w))
         if self.known is not None:
-            self.known = blocks.planes_from(tables, self.known)
+            self.known = blocks.planes_from(tables, self.known, self.compiled.end)

@@ -362,7 +362,7 @@ class SDMInParts(SDM):
         if not ((start >= 0) & (start < stop) & (room >= 0)).all() or not apart.all():
             raise KeyError("parts that lie apart")
         fresh = blocks.empty_working_set(lengths)
-        self._set(placed, blocks.planes_from(known.ws._asdict(), fresh), gaps)
+        self._set(placed, blocks.planes_from(known.ws._asdict(), fresh, self.compiled.end), gaps)
 
     def make_room(self) -> None:
         """Fit the parts to the planes in use and to what decoding found."""

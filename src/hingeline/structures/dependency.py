@@ -70,7 +70,8 @@ def compile_problem(problem: DependencyProblem) -> Compiled:
     lengths = np.diff(problem.offsets)
     size = layout(32 - problem.arc_shift, 32 - problem.label_shift, problem.n_labels).size
     shift = _table_shift(2 * int(lengths.max(initial=1)) * most_places(problem))
-    return Compiled(problem, lengths=lengths, n_weights=size, scratch_size=2 << (32 - shift))
+    end = problem.n_labels * (int(lengths.max(initial=0)) + 1)
+    return Compiled(problem, lengths, size, scratch_size=2 << (32 - shift), end=end)
 
 
 @helper

@@ -33,6 +33,7 @@ def compile_problem(problem: GraphProblem) -> Compiled:
         lengths=np.diff(problem.offsets),
         n_weights=problem.n_weights,
         scratch_size=problem.n_features + in_tables,
+        end=problem.graphs.n_states.max(initial=0),
         exact=graph_blocks.decodes_exactly(problem) or all_cut,
     )
 

@@ -71,13 +71,15 @@ def make_problem(
     with np.errstate(over="ignore"):  # estimators refuse it
         squares = np.asarray(values, dtype=np.float64) ** 2
     table = sp.csr_matrix((squares, indices, indptr), (len(indptr) - 1, n_features))
+    sqnorm = table @ np.ones(n_features)
+    sqnorm[sqnorm < 1e-300] = 0.0  # its inverse may overflow
     return MulticlassProblem(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
         indices=np.ascontiguousarray(indices, dtype=np.int32),
         values=np.ascontiguousarray(values),
         labels=np.ascontiguousarray(labels, dtype=np.int32),
         cost=padded_cost,
-        sqnorm=table @ np.ones(n_features),
+        sqnorm=sqnorm,
         n_features=int(n_features),
         n_labels=int(n_labels),
         stride=int(stride),
@@ -96,6 +98,7 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         lengths=np.ones(len(problem.labels), dtype=np.int64),
         n_weights=size,
         scratch_size=1,
+        end=problem.n_labels,
         n_outputs=problem.n_labels,
         output_losses=lambda: problem.cost[problem.labels, : problem.n_labels],
         output_squares=squares,

@@ -126,6 +126,7 @@ def compile_problem(problem: SegmentProblem) -> Compiled:
         lengths=np.diff(problem.offsets),
         n_weights=size,
         scratch_size=int(tail + problem.n_features),
+        end=problem.n_labels << 2 * problem.bits,
         stretch=stretch,
         truths=problem.labels,
         breakable=False,
