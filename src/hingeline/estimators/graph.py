@@ -246,8 +246,8 @@ class GraphModel:
         objective is an upper bound, and so is the gap. False for solvers of the relaxation, which
         decode nothing: their certificate is that of another problem.
     integrality_gap_ : float
-        If decoding is not exact: by how much its bounds exceed the labellings' scores for the
-        final weights, as a share of the primal. More passes do not lower it; 0: they are the best.
+        If decoding is not exact: how much of the primal comes from bounds above the scores of the
+        labellings found, for the final weights; in its units. 0: these labellings are the best.
     relaxed_objective_, relaxed_gap_, fractional_, soft_rho_, structured_objective_ : float
         For solvers of the relaxation: LP-relaxed objective of the weights, an upper bound on its
         distance to the optimum, share of variables that are not integral, the last ρ, and the
