@@ -405,6 +405,13 @@ def refuse_none(y: Any) -> None:
             require(not is_missing(label), f"y[{i}] is {label!r}: every example needs a label.")
 
 
+def require_memory(needed: float, what: str, how: str) -> None:
+    """Refuse, before anything is allocated, what needs more bytes than the machine has."""
+    most = available_memory()
+    text = f"{what} need {needed / 2**30:,.1f} GiB of memory to train, but {most / 2**30:,.1f} GiB"
+    require(needed <= most, f"{text} are available: {how}.")
+
+
 def available_memory() -> float:
     """Bytes that can be had without swapping, as far as the system says; else infinity."""
     try:

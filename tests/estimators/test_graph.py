@@ -352,11 +352,49 @@ def test_pictures_are_graphs_of_pixels_or_regions() -> None:
     assert joined.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
     assert joined.node_weights.tolist() == [2, 2, 2]
     assert Graph.from_image([[1.0]]).n_edges == 0
-    for wrong in (regions + 1, regions * 2, regions[:1], regions * 1.0):
+    for wrong in (regions + 1, regions * 2, regions[:1], regions * 1.0, regions * 2**40):
         with pytest.raises(ValueError, match="regions must hold an integer for each of 2 × 3"):
             Graph.from_image(image, wrong)
-    with pytest.raises(ValueError, match=r"image has shape \(3,\), expected"):
-        Graph.from_image([1.0, 2.0, 3.0])
+    with pytest.raises(TypeError, match="regions must hold an integer for each of 2 × 3"):
+        Graph.from_image(image, [[0, 0, 0], [0]])
+    for values in ([1.0, 2.0, 3.0], np.zeros((0, 3))):
+        with pytest.raises(ValueError, match=r"image has shape \([03],[ 3]*\), expected"):
+            Graph.from_image(values)
+
+
+def test_parts_that_are_not_connected_are_examples_of_their_own() -> None:
+    """The same problem: rows, types, factors and their features stay with their nodes."""
+    rng = np.random.default_rng(5)
+    whole, apart, labels, parts = [], [], [], []
+    for _ in range(3):
+        mixed = rng.permutation(10)  # triangle, edge, triple without edges, two single nodes
+        edges = mixed[[(0, 1), (5, 6), (1, 2), (2, 0)]]
+        graph = Graph(
+            rng.normal(size=(10, D)),
+            edges,
+            rng.normal(size=(4, 2)),
+            rng.uniform(0.5, 2.0, size=10),
+            rng.integers(2, size=10),
+            rng.integers(2, size=4),
+            {"triple": mixed[[(3, 4, 7), (0, 2, 1)]]},
+        )
+        y = rng.integers(K, size=10)
+        kept = [np.isin(np.arange(10), mixed[own]) for own in ([0, 1, 2], [5, 6], [3, 4, 7])]
+        kept += [np.arange(10) == v for v in mixed[8:]]
+        whole.append(graph)
+        labels.append(y)
+        apart += [graph.subgraph(own) for own in kept]
+        parts += [y[own] for own in kept]
+    weights = np.array([1.0, 0.5, 2.0])
+    together, each = (
+        GraphSSVM(1.0, tol=1e-6, random_state=0).fit(X, Y, w)
+        for X, Y, w in ((whole, labels, weights), (apart, parts, np.repeat(weights, 5)))
+    )
+    np.testing.assert_allclose(together.weights_, each.weights_, rtol=0.0, atol=3e-3)
+    assert together.primal_objective_ == pytest.approx(each.primal_objective_, rel=2e-6)
+    assert together.oracle_exact_  # 59,049 labellings of a graph, 27 of its largest part
+    named = GraphSSVM(1.0, solver="sdm", tol=1e-6, random_state=0).fit(whole, labels, weights)
+    assert named.primal_objective_ == pytest.approx(each.primal_objective_, rel=2e-6)
 
 
 def test_void_nodes_count_for_nothing() -> None:
@@ -506,6 +544,8 @@ class TestBadGraphs:
             ([Graph([[1.0]]), Graph([[1.0, 2.0]])], [[0], [1]], {}, r"X\[1\] has 2 node features"),
             ([Graph([[1.0]])], [[0]], {"slack": "squared"}, "no exact oracle for graphs"),
             ([Graph([[1.0]])], [[0]], {"inference": "magic"}, "inference='magic'"),
+            ([Graph(np.ones((2, 1)), node_types=[0, 10**11])], [[0, 1]], {}, "GiB of memory"),
+            ([Graph(np.ones((40, 1)), factors={"a": [range(40)]})], [[0, 1] * 20], {}, "GiB"),
             (
                 [Graph(np.ones((3, 1)), TRIANGLE)],
                 [[0, 1, 0]],

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -325,3 +326,18 @@ def test_rare_labels_are_predicted_by_default():
     found = [f1_score(Y[800:], m.predict(X[800:]), average="macro") for m in (model, less)]
     assert found[0] > 0.35
     assert found[0] > found[1] + 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 22])  # the best weights' bounds are loose, and tight
+def test_stops_when_decoding_finds_nothing_more(seed: int) -> None:
+    """Where bounds loosen on the way, the least primal is of early weights, and stays."""
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(12, 2)), (rng.random((12, 4)) < 0.5).astype(int)
+    model = MultilabelSSVM(100.0, edges="full", inference="lp", random_state=0)
+    with pytest.warns(ConvergenceWarning, match="nothing is left to gain.*passes do not help"):
+        model.fit(X, Y)
+    assert model.n_iter_ < 50
+    best = MultilabelSSVM(100.0, edges="full", random_state=0, tol=1e-6).fit(X, Y)
+    assert model.dual_objective_ == pytest.approx(best.dual_objective_, rel=1e-3)
+    assert model.primal_objective_ > 1.05 * best.primal_objective_

@@ -128,6 +128,7 @@ class Limits:
 
 #: Why a run stops where decoding has bounds only, and no pass can bring them down.
 ONLY_INTEGRALITY = "only the integrality gap of decoding is left"
+NOTHING_FOUND = "over the outputs that decoding finds, nothing is left to gain"
 _EVERY = 8  # Passes between two certificates that the estimate did not call for.
 #: Passes after which one is made in any case: the averaged weights find planes worth having.
 _EARLY = (2, 4)
@@ -303,7 +304,8 @@ def _result(
         if integrality > 0.0:
             part = relative(min(integrality, gap), solver.positive_part(primal))
             bound += f" ({part:.3g} of it is the integrality gap of decoding)"
-        if reason == ONLY_INTEGRALITY or _only_integrality(solver, gap, integrality, tol):
+        only = reason in (ONLY_INTEGRALITY, NOTHING_FOUND)
+        if only or _only_integrality(solver, gap, integrality, tol):
             remedy = (
                 "decoding bounds the best outputs from above and finds none that good, so that "
                 "more passes do not help; choose exact inference if the graphs allow it, or "
@@ -481,6 +483,11 @@ def _reason(solver: CertifiedSolver, limits: Limits, progress: Progress) -> str:
         return f"max_time={limits.max_time:g} seconds"
     if _only_integrality(solver, progress.gap, progress.integrality_gap, limits.tol):
         return ONLY_INTEGRALITY
+    # Bounds may be looser where the dual is now than at the weights of the least primal. By the
+    # third pass both the average and the last iterate have been certified.
+    least, last = 0.1 * limits.tol * progress.best_dual, progress.history[-3:]
+    if progress.integrality_gap >= 0.0 and all(row.estimate <= least for row in last):
+        return NOTHING_FOUND
     return solver.finished() or ""
 
 

@@ -27,6 +27,7 @@ from hingeline.structures.graph_blocks import GraphProblem
 #: The default for ``slack="max"`` where decoding all graphs once takes longer than so many seconds:
 #: visits of whole graphs are worth more than those of their factors while there are some of them.
 LOOPY_DEFAULT, CHEAP_SECONDS = "soft-bcfw", 1.0
+WEIGHT_BYTES = 32  # A weight is kept by the solver, of the best weights, and in averages.
 COUNTS = ("node_types", "edge_types", "edge_features")  # What a fitted model has ``n_…_`` of.
 
 
@@ -112,16 +113,19 @@ class Graph:
         """
         how = "pass its pixels as numbers, such as matplotlib.image.imread(path)"
         pixels = checks.as_floats(image, f"image is {image!r:.40}: {how}.")
-        what = f"image has shape {pixels.shape}"
-        checks.require(pixels.ndim in (2, 3), f"{what}, expected (rows, columns[, features]).")
+        what = f"image has shape {pixels.shape}, expected (rows, columns[, features])"
         shape = pixels.shape[:2]
-        pixels = pixels.reshape(shape[0] * shape[1], -1)
+        fine = pixels.ndim in (2, 3) and 0 not in shape
+        checks.require(fine, f"{what}, at least one pixel.")
+        pixels = pixels.reshape(len(pixels) * shape[1], *pixels.shape[2:] or (1,))
         node = np.arange(len(pixels)).reshape(shape)
         if regions is not None:
-            node = np.asarray(regions)
-            fine = node.shape == shape and node.dtype.kind in "iu" and node.min() == 0
-            fine = fine and np.bincount(node.ravel()).all()
             how = f"an integer for each of {shape[0]} × {shape[1]} pixels, 0, 1, … without gaps"
+            checks.as_floats(regions, f"regions must hold {how}.")
+            node = np.asarray(regions)
+            found = np.unique(node)  # not counts, which a number too large would ask memory for
+            fine = node.shape == shape and node.dtype.kind in "iu"
+            fine = fine and np.array_equal(found, np.arange(len(found)))
             checks.require(fine, f"regions must hold {how}.")
         pairs = [(node[:, :-1], node[:, 1:]), (node[:-1], node[1:])]
         right, down = (np.column_stack([a.ravel(), b.ravel()]) for a, b in pairs)
@@ -242,8 +246,8 @@ class GraphModel:
         objective is an upper bound, and so is the gap. False for solvers of the relaxation, which
         decode nothing: their certificate is that of another problem.
     integrality_gap_ : float
-        If decoding is not exact: by how much its bounds exceed the labellings' scores for the
-        final weights, as a share of the primal. More passes do not lower it; 0: they are the best.
+        If decoding is not exact: how much of the primal comes from bounds above the scores of the
+        labellings found, for the final weights; in its units. 0: these labellings are the best.
     relaxed_objective_, relaxed_gap_, fractional_, soft_rho_, structured_objective_ : float
         For solvers of the relaxation: LP-relaxed objective of the weights, an upper bound on its
         distance to the optimum, share of variables that are not integral, the last ρ, and the
@@ -458,13 +462,23 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         dense = dense and self._wants_scale(True)
         each = np.repeat(weights, [x.n_nodes for x in graphs])
         scale_columns(self, nodes.toarray() if dense else nodes, each)
+        types = f"types of nodes up to {self.n_node_types_ - 1:,}, of edges up to "
+        what = f"{self._layout.size:,} weights ({types}{self.n_edge_types_ - 1:,}, and factors)"
+        how = "number types 0, 1, … without gaps, and let factors join fewer nodes"
+        checks.require_memory(WEIGHT_BYTES * self._layout.size, what, how)
         self.__dict__.pop("edge_feature_scales_", None)
         if edges.size and self._wants_scale(True):
             each = np.repeat(weights, [x.n_edges for x in graphs])
             if (counted := each > 0.0).any():
                 found = measure_columns(edges[counted], each[counted])
                 self.__dict__.update(choose_edge_scales(self, *found))
-        self._fit_graphs(self._make(graphs, numbers, checks.weigh_costs(self, numbers)), weights)
+        # Examples are held out whole, and some options count them.
+        apart = (self.solver, self.slack) == ("auto", "max") and not self.solver_options
+        apart = apart and self.C != "auto"
+        problem = self._make(graphs, numbers, checks.weigh_costs(self, numbers), apart)
+        starts = starts_of(np.array([x.n_nodes for x in graphs]))
+        owner = np.searchsorted(starts, problem.offsets[:-1], side="right") - 1
+        self._fit_graphs(problem, weights[owner])
         return self
 
     def _drop_void(
@@ -493,7 +507,10 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         self.n_node_types_, self.n_edge_types_ = counts.values()
         self.factor_orders_ = {name: orders[name] for name in sorted(orders)}
 
-    def _make(self, graphs: list[Graph], labels: Array, cost: Array) -> GraphProblem:
+    def _make(
+        self, graphs: list[Graph], labels: Array, cost: Array, apart: bool = False
+    ) -> GraphProblem:
+        """The problem; ``apart``: as in :func:`.make_problem`."""
         k = len(self.classes_)
         featured = self.n_edge_features_ > 0
         sizes = getattr(self, "edge_feature_scales_", 1.0)
@@ -522,7 +539,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         if featured:
             more["factor_start"] = starts_of(widths[templates[1]])
             more["factor_values"] = np.concatenate([*values, np.empty(0)])
-        return graph_blocks.make_problem(*known, inference=INFERENCE[self.inference], **more)
+        more |= {"inference": INFERENCE[self.inference], "apart": apart}
+        return graph_blocks.make_problem(*known, **more)
 
     def _node_labels(self, graphs: list[Any], y: Any) -> list[Any]:
         """Labels of the nodes of all graphs in a row."""

@@ -199,11 +199,9 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         relaxes = self.solver == "auto" or self.solver in RELAXED
         if n_pairs < self.n_labels_ or not relaxes or self.slack != "max":
             return  # a forest, or solvers that keep nothing by pair
-        needed = PAIR_BYTES * n * n_pairs
-        if needed > (most := checks.available_memory()):
-            what = f"{n:,} examples with {n_pairs:,} pairs of {self.n_labels_:,} labels need"
-            gib = f"{needed / 2**30:,.1f} GiB of memory to train, but {most / 2**30:,.1f} GiB are"
-            raise ValueError(f'{what} {gib} available: use edges="tree", or a list of fewer pairs.')
+        what = f"{n:,} examples with {n_pairs:,} pairs of {self.n_labels_:,} labels"
+        how = 'use edges="tree", or a list of fewer pairs'
+        checks.require_memory(PAIR_BYTES * n * n_pairs, what, how)
 
     def _make(
         self, X: Any, labels: Array, cost: Array, node_weight: Array | None = None

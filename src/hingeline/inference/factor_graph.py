@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import connected_components
 from hingeline._checks import Array
 from hingeline._jit import helper, strict_helper
 from hingeline._simd import largest
+from hingeline.core.blocks import spread
 
 #: Single changes must gain more than this, relative to the scores compared, so that ties end.
 GAIN = 1e-13
@@ -220,6 +221,11 @@ def make_topology(n_states: Any, scopes: Sequence[Sequence[int]] | Array) -> Top
     else:
         lengths = np.array([len(scope) for scope in scopes], dtype=np.int64)
         flat = np.array([i for scope in scopes for i in scope], dtype=np.int32)
+    return _link(states, lengths, flat)
+
+
+def _link(states: Array, lengths: Array, flat: Array) -> Topology:
+    """A graph whose factors join so many variables, ``flat`` one after the other."""
     owner = np.repeat(np.arange(len(lengths)), lengths)
     starts = starts_of(lengths)
     order = np.argsort(flat, kind="stable")
@@ -245,27 +251,58 @@ def join(graphs: Sequence[Topology]) -> Topologies:
     )
 
 
+def split(graphs: Topologies) -> tuple[Topologies, Array, Array]:
+    """Connected parts as graphs of their own; the order of variables and of factors in them."""
+    n, orders = len(graphs.n_states), factor_orders(graphs)
+    count, component = _find_components(graphs)
+    variables, factors = (np.argsort(own, kind="stable") for own in np.split(component, [n]))
+    number = np.empty(n, dtype=np.int64)
+    number[variables] = np.arange(n)
+    places = spread(starts_of(orders)[factors], orders[factors])
+    ends = number[places_of_scopes(graphs)[places]].astype(np.int32)
+    whole = _link(graphs.n_states[variables], orders[factors], ends)
+    node, factor = (starts_of(np.bincount(c, minlength=count)) for c in np.split(component, [n]))
+    scope = whole.scope_start[factor]
+
+    def restart(starts: Array, ptr: Array) -> Array:
+        sizes = np.diff(ptr) + 1
+        return starts[spread(ptr[:-1], sizes)] - np.repeat(starts[ptr[:-1]], sizes)
+
+    found = whole._asdict() | {
+        "unary_start": restart(whole.unary_start, node),
+        "scope_start": restart(whole.scope_start, factor),
+        "incident_start": restart(whole.incident_start, node),
+        "scope": whole.scope - np.repeat(node[:-1], np.diff(scope)).astype(np.int32),
+        "incident": whole.incident - np.repeat(factor[:-1], np.diff(scope)).astype(np.int32),
+    }
+    return Topologies(node, factor, scope, **found), variables, factors
+
+
 def starts_of(sizes: Array) -> Array:
     """Where pieces of these sizes begin, one after the other, and where the last one ends."""
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+
+
+def _find_components(graphs: Topologies) -> tuple[int, Array]:
+    """How many connected parts there are, and which one each variable and each factor is in."""
+    orders, ends = factor_orders(graphs), places_of_scopes(graphs)
+    n = len(graphs.n_states)
+    owners = n + np.repeat(np.arange(len(orders)), orders)
+    nodes = n + len(orders)
+    links = coo_array((np.ones(len(ends), dtype=np.int8), (ends, owners)), shape=(nodes, nodes))
+    count, component = connected_components(links, directed=False)
+    return int(count), component
 
 
 def are_forests(graphs: Topologies) -> Array:
     """Whether the graph of variables and factors has no cycle: nodes less links are components."""
     variables, factors = np.diff(graphs.node_ptr), np.diff(graphs.factor_ptr)
     count = len(variables)
-    orders = factor_orders(graphs)
-    n = int(variables.sum())
-    places = np.diff(graphs.scope_ptr)
-    ends = places_of_scopes(graphs)
-    owners = n + np.repeat(np.arange(len(orders)), orders)
-    nodes = n + len(orders)
-    links = coo_array((np.ones(len(ends), dtype=np.int8), (ends, owners)), shape=(nodes, nodes))
-    _, component = connected_components(links, directed=False)
+    _, component = _find_components(graphs)
     graph = np.concatenate([np.repeat(np.arange(count), sizes) for sizes in (variables, factors)])
     _, first = np.unique(component, return_index=True)
     components = np.bincount(graph[first], minlength=count)
-    return np.asarray(variables + factors - places == components)
+    return np.asarray(variables + factors - np.diff(graphs.scope_ptr) == components)
 
 
 def are_binary_pairs(graphs: Topologies) -> Array:

@@ -33,6 +33,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper
 from hingeline._simd import rows_add, rows_dot
+from hingeline.core.blocks import spread
 from hingeline.core.primitives import Compiled, Layout, pad_row, stack_blocks
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Topologies, Topology
@@ -106,14 +107,26 @@ def make_problem(
     factor_start: Any = (),
     factor_values: Any = (),
     inference: int = 0,
+    apart: bool = False,
 ) -> GraphProblem:
     """Lay out labelled graphs for the kernels; see :class:`GraphProblem` for most arguments.
 
     ``template_states`` are the states of each unary template, ``matrix`` the rows of features (CSR
     with sorted indices). By default example i has graph i, each variable a row of its own, in
-    order, loss weights are 1, and factors have the constant 1.
+    order, loss weights are 1, and factors have the constant 1. ``apart`` makes examples of the
+    connected parts of graphs: their largest hinges add up to that of the graph, so that the optimum
+    is the same, but they move one by one.
     """
     as_array = np.ascontiguousarray
+    parts, nodes, factors = factor_graph.split(graphs) if apart else (graphs, None, None)
+    if len(parts.node_ptr) > len(graphs.node_ptr):
+        graphs, matrix, labels = parts, matrix[nodes], labels[nodes]
+        node_template, factor_template = node_template[nodes], factor_template[factors]
+        node_weight = None if node_weight is None else node_weight[nodes]
+        if len(factor_start):
+            sizes = np.diff(factor_start)[factors]
+            factor_values = factor_values[spread(factor_start[factors], sizes)]
+            factor_start = factor_graph.starts_of(sizes)
     graph = as_array(np.arange(len(graphs.node_ptr) - 1) if graph is None else graph, np.int32)
     offsets = factor_graph.starts_of(np.diff(graphs.node_ptr)[graph])
     n_variables = int(offsets[-1])
