@@ -55,7 +55,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "parallel": 2,  # examples at a time
     "download_all_examples": False,
-    "min_reported_time": 30,
+    "write_computation_times": False,  # its page loads scripts from elsewhere
     "show_memory": False,
     "within_subsection_order": ExplicitOrder([*(f"{name}.py" for name in ORDER), "*"]),
     "ignore_repr_types": "matplotlib",  # the picture is enough
