@@ -18,9 +18,7 @@ from test_commands import make_files
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Code, and what it prints if the next block shows that.
-BLOCK = re.compile(
-    r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
-)
+BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 OUTSIDE = re.compile(r"\]\((https?:[^)\s]*)\)|^(?:url|repository-code): *(\S+)$", re.MULTILINE)
@@ -101,7 +99,7 @@ def test_the_code_on_a_page_runs(page, blocks, tmp_path, monkeypatch, capsys):
             table = round_numbers((ROOT / "docs" / "features.md").read_text(encoding="utf-8"))
             scores = re.findall(r"^(\S+) +([\d.]+)$", printed, re.MULTILINE)
             rows = [re.search(rf"`{re.escape(a)}` .* {b} \|", table) for a, b in scores]
-            assert len(rows) == 5 and all(rows), printed
+            assert [row is not None for row in rows] == [True] * 5, printed
         if page in PUBLISHED:  # the figures are those of its data
             for shown in map("".join, SHOWN.findall(block)):
                 assert round_numbers(shown) in printed, f"{page}.md shows {shown}"

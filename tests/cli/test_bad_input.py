@@ -151,7 +151,7 @@ def test_unlabelled_training_data(models, folder):
     assert "single column" in refused("train", bare, "-m", folder / "m.hinge")
     bare = write(folder / "bare", '{"tokens": ["a", "b"], "tags": ["O"]}\n')
     said = refused("train", bare, "-m", folder / "m.hinge")
-    assert said.endswith("has one list of items, not two: give each object words, and as many labels.")
+    assert said.endswith("one list of items, not two: give each object words, and as many labels.")
     bare = write(folder / "bare", conllu(TRAIN, upos=False))
     assert "no labels to learn from" in refused("train", bare, "-m", folder / "m.hinge")
     bare = write(folder / "bare", idx([[[1, 2], [3, 4]]] * 3))

@@ -316,7 +316,7 @@ def _is_csv(text: TextSource, lines: list[str]) -> bool:
     if regular and not named and bare:
         what = f"columns are separated by {sign!r}, but the first line does not name them"
         raise text.error(f"{what}; begin with one like word{sign}tag (numbers: use ARFF).")
-    return named and (regular or bare and len(names) > 1)
+    return named and (regular or (bare and len(names) > 1))
 
 
 def _token_format(text: TextSource, lines: list[str]) -> str:
