@@ -98,7 +98,8 @@ def _shorten(facts: dict[str, Any], estimator: Any) -> None:
     origin = facts["metadata"]
     match origin:
         case {"layout": {"format": str(name), "columns": [*columns], "label": label}}:
-            origin["layout"] = f"{name}, columns {', '.join(map(str, columns))}, label {label}"
+            told = f", columns {', '.join(map(str, columns))}, label {label}" if columns else ""
+            origin["layout"] = f"{name}{told}"
     match origin:
         case {"data": [*parts]} if all(isinstance(part, dict) for part in parts):
             texts = (" ".join(f"{v}" for v in part.values()) for part in parts)

@@ -314,8 +314,8 @@ def _is_csv(text: TextSource, lines: list[str]) -> bool:
     regular = sum(line.count(sign) >= len(names) - 1 > 0 for line in lines) >= 0.9 * len(lines)
     bare = not any(_BLANKS.search(line.strip()) for line in lines)
     if regular and not named and bare:
-        what = f"columns are separated by {sign!r}, but the first line does not name them"
-        raise text.error(f"{what}; begin with one like word{sign}tag (numbers: use ARFF).")
+        what = f"columns are separated by {sign!r}, but the first line names no column of words"
+        raise text.error(f"{what}; begin with one like word{sign}tag (numbers: use SVMlight).")
     return named and (regular or (bare and len(names) > 1))
 
 
