@@ -25,7 +25,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["gallery/*.ipynb", "gallery/*.py", "gallery/*.zip"]
-suppress_warnings = ["config.cache"]
+suppress_warnings = ["config.cache", "ref.python"]  # classes have methods of the same name
 
 # Markdown
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -33,11 +33,13 @@ myst_heading_anchors = 4
 
 # The reference, from the docstrings
 autosummary_generate = True
+templates_path = ["_templates"]  # the methods of a class, below its docstring
 numpydoc_class_members_toctree = False
 numpydoc_show_inherited_class_members = True
 numpydoc_xref_param_type = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"  # fit(), not ChainSSVM.fit()
 
 # The gallery, from the examples, which are run: what most people come for is
 # first, what is not in the list last
@@ -55,7 +57,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "parallel": 2,  # examples at a time
     "download_all_examples": False,
-    "min_reported_time": 30,
+    "write_computation_times": False,  # its page loads scripts from elsewhere
     "show_memory": False,
     "within_subsection_order": ExplicitOrder([*(f"{name}.py" for name in ORDER), "*"]),
     "ignore_repr_types": "matplotlib",  # the picture is enough

@@ -56,7 +56,7 @@ if __name__ == "__main__":
         gaps = [100 * row.relative_gap for row in rows]
         axes.plot([row.rounds for row in rows], gaps, marker="o", label=f"{n}")
         print(
-            f"{n} blocks: {rows[-1].rounds:.0f} rounds, {rows[-1].bytes / 1e6:.1f} MB, gap "
+            f"blocks: {n}, {rows[-1].rounds:.0f} rounds, {rows[-1].bytes / 1e6:.1f} MB, gap "
             f"{gaps[-1]:.2f} %, {100 * model.score(notes.X_test, notes.y_test):.1f} % right"
         )
     axes.set(xlabel="rounds", ylabel="certified gap, %", yscale="log")

@@ -17,7 +17,8 @@ from hingeline.cli.app import app
 from test_commands import make_files
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+#: Code, and what it prints if the next block shows that.
+BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 OUTSIDE = re.compile(r"\]\((https?:[^)\s]*)\)|^(?:url|repository-code): *(\S+)$", re.MULTILINE)
@@ -56,8 +57,8 @@ PUBLISHED = {"tagging": "conll2002"}
 
 #: What a page shows of a line that prints: a number behind it, or the line below.
 SHOWN = re.compile(r"^print\(.*\)(?:  # ([\d.]+)|\n# (.+))$", re.MULTILINE)
-#: And what it says an expression is.
-WORTH = re.compile(r"^(\w+\.[^=\n]*?)  # (?:about )?(\d\.\d+)", re.MULTILINE)
+#: A score, and what the page says of it.
+SCORE = re.compile(r"^(\w+\.score\(.*\))  # ([\d.]+)", re.MULTILINE)
 
 
 def round_numbers(text: str) -> str:
@@ -88,12 +89,17 @@ def test_the_code_on_a_page_runs(page, blocks, tmp_path, monkeypatch, capsys):
         make_files(tmp_path)
     scope = {"__name__": "page"}
     exec(BEFORE.get(page, ""), scope)
-    for number, block in enumerate(blocks, start=1):
+    for number, (block, below) in enumerate(blocks, start=1):
         exec(compile(block, f"{page}.md, block {number}", "exec"), scope)
         printed = round_numbers(capsys.readouterr().out)
-        if page == "README":
-            for expression, worth in WORTH.findall(block):
-                assert eval(expression, scope) == pytest.approx(float(worth), abs=2e-3), expression
+        assert round_numbers(below) in printed, f"{page}.md shows {below}"
+        for call, shown in SCORE.findall(block):
+            assert eval(call, scope) == pytest.approx(float(shown), abs=5e-4), f"{page}.md: {call}"
+        if page == "features":
+            table = round_numbers((ROOT / "docs" / "features.md").read_text(encoding="utf-8"))
+            scores = re.findall(r"^(\S+) +([\d.]+)$", printed, re.MULTILINE)
+            rows = [re.search(rf"`{re.escape(a)}` .* {b} \|", table) for a, b in scores]
+            assert [row is not None for row in rows] == [True] * 5, printed
         if page in PUBLISHED:  # the figures are those of its data
             for shown in map("".join, SHOWN.findall(block)):
                 assert round_numbers(shown) in printed, f"{page}.md shows {shown}"

@@ -149,6 +149,9 @@ def test_gzip_that_ends_early(models, tmp_path):
 def test_unlabelled_training_data(models, folder):
     bare = write(folder / "bare", conll(TRAIN, 0))
     assert "single column" in refused("train", bare, "-m", folder / "m.hinge")
+    bare = write(folder / "bare", '{"tokens": ["a", "b"], "tags": ["O"]}\n')
+    said = refused("train", bare, "-m", folder / "m.hinge")
+    assert said.endswith("one list of items, not two: give each object words, and as many labels.")
     bare = write(folder / "bare", conllu(TRAIN, upos=False))
     assert "no labels to learn from" in refused("train", bare, "-m", folder / "m.hinge")
     bare = write(folder / "bare", idx([[[1, 2], [3, 4]]] * 3))
@@ -438,7 +441,7 @@ def test_running_text_without_raw_is_told_of_it(models, folder):
     text = write(folder / "notes.txt", "Ann met Bob .\nShe sat .\n")
     for content in ("Ann met Bob .\nShe sat .\n", "Ann met Bob .\n"):
         said = refused("predict", models / "conll.hinge", write(text, content))
-        assert said.endswith("(running text wants --raw)."), said
+        assert said.endswith("(for running text, pass --raw)."), said
     assert "B-PER" in done("predict", models / "conll.hinge", text, "--raw")
 
 

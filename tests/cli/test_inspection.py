@@ -121,7 +121,19 @@ def test_features_that_are_numbers_are_those_of_the_file(folder):
     named = {f"feature {item.partition(':')[0]}" for item in first}
     rows = json.loads(done("explain", folder / "r.hinge", folder / "r.svm", "--json"))["rows"]
     assert {row["name"] for row in rows} <= {*named, "(constant)"}
-    assert "x0" not in done("info", folder / "r.hinge", "--top", 3)
+    told = done("info", folder / "r.hinge", "--top", 3)
+    assert "x0" not in told
+    assert "layout: svmlight\n" in told
+    judged = done("evaluate", folder / "r.hinge", folder / "r.svm", "--confusion")
+    assert judged.startswith("accuracy  ")
+    assert "token" not in judged
+
+
+def test_features_are_numbered_from_0_as_in_the_file(tmp_path):
+    file = write(tmp_path / "0.svm", "1 0:1 1:2\n2 0:-1 1:1\n" * 5)
+    done("train", file, "-m", tmp_path / "0.hinge")
+    rows = json.loads(done("explain", tmp_path / "0.hinge", file, "--json"))["rows"]
+    assert {row["name"] for row in rows} <= {"feature 0", "feature 1", "(constant)"}
 
 
 def test_explain_names_the_tokens(folder):

@@ -60,7 +60,8 @@ def test_standard_input_and_output(name, tmp_path):
 
 def test_errors_name_the_standard_input(tmp_path):
     arguments = ("train", "-", "-m", tmp_path / "m.hinge")
-    assert "<stdin>:2" in refused(*arguments, "-f", "conll", input="a b\nc\n")
+    assert "standard input:2:" in refused(*arguments, "-f", "conll", input="a b\nc\n")
+    assert "standard input has a single column" in refused(*arguments, input="a\nb\n")
     assert "empty" in refused(*arguments, input="")
     assert "empty" in refused(*arguments, "-f", "conll", input="")
 

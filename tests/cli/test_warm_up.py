@@ -49,6 +49,10 @@ def test_the_work_of_every_kind_can_be_done(kind):
     assert compile_for(kind, "float64") == (f"{kind}, float64", 0)
 
 
+def test_a_kind_that_is_none():
+    assert "invalid value for 'kind': 'chian' is not one of" in refused("warm-up", "chian")
+
+
 @pytest.mark.parametrize("kind", ["all", "chain"])
 def test_without_a_folder_there_is_nothing_to_warm_up(kind, monkeypatch):
     monkeypatch.setattr(_jit, "CACHE_FOLDER", None)

@@ -84,7 +84,7 @@ def test_a_file_by_its_name(tmp_path, wrap):
 def test_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(b"one\n"))))
     text = open_text("-")
-    assert text.name == "<stdin>"
+    assert text.name == "standard input"
     assert list(text.lines()) == [(1, "one")]
     text.close()
     assert not sys.stdin.closed

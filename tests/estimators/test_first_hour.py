@@ -22,7 +22,7 @@ from hingeline import (
     load,
 )
 from hingeline.constraints import StartsWith, check
-from hingeline.core.results import History, Rows
+from hingeline.core.results import History, HistoryRow, Rows
 from hingeline.data import load_notes
 from hingeline.evaluation.inspection import (
     TransitionWeight,
@@ -83,6 +83,8 @@ def test_a_curve_shows_itself(tagger: Any, tmp_path: Any) -> None:
     html = Rows([TransitionWeight("<b>", "a", 0.5)])._repr_html_()
     assert html.endswith("<tr><td>&lt;b&gt;<td>a<td>+0.5000</table>")
     assert repr(Rows()) == "[]"
+    assert repr(long[-3:]).split() == repr(tagger.history_[-3:]).split()
+    assert type(long[0]) is type(long[-1]) is HistoryRow
 
 
 def test_a_loaded_model_can_be_looked_at(tagger: Any, tmp_path: Any) -> None:

@@ -59,6 +59,9 @@ def test_draws_what_the_history_says(history):
     np.testing.assert_allclose(gaps.lines[0].get_xydata(), [[0.2, 50.0], [0.3, 10.0]])
     assert gaps.get_yscale() == "log"
     assert objectives.figure.get_suptitle() == "A title"
+    gaps.figure.draw_without_rendering()
+    number, inside = (artist.get_window_extent() for artist in (gaps.texts[0], gaps))
+    assert number.y0 > inside.y0  # not across the axis and its labels
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def _sentence(error: Exception) -> str:
     """What is wrong with the user's input, in the words of the library or of the system."""
     if isinstance(error, _UsageError):
         text, where = error.format_message(), getattr(error.ctx, "command_path", "hingeline")
-        text = text[:1].lower() + text[1:]
+        text = text[:1].lower() + text[1:].replace(": Value error, ", ": ")  # of Typer's checks
         return text if text.endswith("?") else f"{text.removesuffix('.')}; see {where} --help."
     if isinstance(error, MemoryError):
         remedy = "check the file for feature numbers that are far too large, or use fewer features"

@@ -16,8 +16,8 @@ _ENDINGS = {".mrg": "trees", **{f".{name}": name for name in _NAMES}}
 
 
 def convert(
-    source: Annotated[str, Argument(metavar="INPUT", help="A file; - is stdin.")] = "-",
-    target: Annotated[str, Argument(metavar="OUTPUT", help="A file; - is stdout.")] = "-",
+    source: Annotated[str, Argument(metavar="INPUT", help="A file; - is standard input.")] = "-",
+    target: Annotated[str, Argument(metavar="OUTPUT", help="A file; - is standard output.")] = "-",
     to: Annotated[str, Option("--to", "-t", help="Format to write; auto: by file name.")] = "auto",
     format: app.Format = "auto",
     columns: Annotated[str | None, Option(help="Columns to keep, separated by commas.")] = None,

@@ -87,7 +87,10 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps({**result.to_dict(), **({"constraints": broken} if known else {})}))
         return
-    typer.echo(files.align(result.summary()))
+    summary, unit = result.summary(), "tokens"
+    if layout.kind == "flat":  # a row is a sequence of one token
+        summary, unit = [("accuracy", *summary[0][1:])], "rows"
+    typer.echo(files.align(summary))
     if known:
         total = ("total", *(sum(row[k] for row in facts) for k in (1, 2)))
         table = [[name, f"{a:.6g}", f"{b:.6g}"] for name, a, b in (*facts, total)]
@@ -97,7 +100,7 @@ def evaluate(
     if labels or result.spans is None:
         typer.echo("\n" + files.align(result.table(by="label")))
     if confusion:
-        typer.echo("\n" + files.align([("true", "predicted", "tokens"), *result.confusions(20)]))
+        typer.echo("\n" + files.align([("true", "predicted", unit), *result.confusions(20)]))
 
 
 def _label(

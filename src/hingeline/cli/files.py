@@ -190,7 +190,7 @@ def read_for(model: Any, path: Path, file: str, format: str, to: str = "", **how
     """A file for a model that was loaded from ``path``; ``to`` says what labels are wanted for."""
     layout, width, opened = _open_for(model, path, file, format)
     found = read_like(opened, layout, width, **how)
-    require(found.y is not None or not to, f"{file} has no labels to {to}.")
+    require(found.y is not None or not to, f"{labelled.title_of(file)} has no labels to {to}.")
     return found
 
 
@@ -216,7 +216,7 @@ def open_like(path: str, layout: Layout, format: str = "auto") -> File:
             with suppress(ParseError):
                 found = detect_format(source)
                 format = found if found in WORDS else format
-    return File(path, source, find_format(format))
+    return File(labelled.title_of(path), source, find_format(format))
 
 
 def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samples]:
@@ -248,13 +248,13 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
             if seen:
                 yield from held
                 held = []
-    require(seen, f"{file} is empty: there is nothing to read.")
+    require(seen, f"{opened.path} is empty: there is nothing to read.")
 
 
 def expand_all(patterns: Sequence[str]) -> tuple[list[str], str]:
     """The files that patterns stand for, and what to call them together."""
     names = [name for pattern in patterns for name in labelled.expand(pattern)]
-    return names, patterns[0] if len(patterns) == 1 else f"{len(names)} files"
+    return names, labelled.title_of(patterns[0]) if len(patterns) == 1 else f"{len(names)} files"
 
 
 def learner_of(format: Format, task: str) -> Any:
@@ -276,7 +276,7 @@ def open_training(path: str, format: str, options: Iterable[str], task: str = "l
     check_options(options, found.name, task)
     what = f"--task {task} is for {', '.join(TASKS[task])} files, and {path} is {found.name}"
     require(task == "labels" or found.name in TASKS[task], f"{what}.")
-    return File(path, source, found)
+    return File(labelled.title_of(path), source, found)
 
 
 def read_training(

@@ -113,7 +113,7 @@ def _suggest_raw(hint: bool) -> Iterator[None]:
         yield
     except ValueError as error:
         if hint and "column" in str(error):
-            error.add_note("running text wants --raw")
+            error.add_note("for running text, pass --raw")
         raise
 
 

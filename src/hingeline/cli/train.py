@@ -42,7 +42,7 @@ def train(
     C: app.Cost = None,
     grid: Annotated[
         str | None,
-        Option(help="Try C=0.01,0.1,1, to the end (unless --patience); keep the best on --dev."),
+        Option(help="Values of C, as in 0.01,0.1,1: train with each, keep the best on --dev."),
     ] = None,
     tol: app.Tol = 0.05,
     slack: Annotated[str, Option(help="Kind of slack: max, squared, sum or nu.")] = "max",

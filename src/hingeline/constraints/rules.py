@@ -282,7 +282,7 @@ class AtMostOneSegment(_CountRule):
     """
 
     _penalty = "squared"
-    _words = "{each} forms at most one segment"
+    _words = "at most one segment of {each}"
 
 
 class NoRepeats(_OfLabels):

@@ -33,6 +33,11 @@ class Rows(list[Any]):
 
     _form, _most = "{:+.4f}", sys.maxsize
 
+    def __getitem__(self, at: Any) -> Any:
+        """A row, or a part of the table, which is a table, too."""
+        found = super().__getitem__(at)
+        return type(self)(found) if isinstance(at, slice) else found
+
     def _cells(self) -> list[list[str]]:
         """Names of the columns, and the rows; columns that are all NaN, and rows amid many, go."""
         kept = [k for k in range(len(self[0])) if any(row[k] == row[k] for row in self)]

@@ -312,10 +312,11 @@ def _is_csv(text: TextSource, lines: list[str]) -> bool:
     if sign == "\t":
         return named and sentence_column(names) is not None
     regular = sum(line.count(sign) >= len(names) - 1 > 0 for line in lines) >= 0.9 * len(lines)
-    if regular and not named and not any(_BLANKS.search(line.strip()) for line in lines):
-        what = f"columns are separated by {sign!r}, but the first line does not name them"
-        raise text.error(f"{what}; begin with one like word{sign}tag (numbers: use ARFF).")
-    return regular and named
+    bare = not any(_BLANKS.search(line.strip()) for line in lines)
+    if regular and not named and bare:
+        what = f"columns are separated by {sign!r}, but the first line names no column of words"
+        raise text.error(f"{what}; begin with one like word{sign}tag (numbers: use SVMlight).")
+    return named and (regular or (bare and len(names) > 1))
 
 
 def _token_format(text: TextSource, lines: list[str]) -> str:

@@ -117,6 +117,11 @@ def open_once(path: str) -> Any:
     return path if path != "-" and os.path.isfile(path) else open_text(path)
 
 
+def title_of(path: str) -> str:
+    """What messages call a file."""
+    return "standard input" if path == "-" else path
+
+
 def read_labelled(
     file: File, columns: Names, use: Names, label: Any, whole: bool = True, task: str = "labels"
 ) -> tuple[Any, Any, Layout, Any]:
@@ -165,8 +170,10 @@ def _read_tokens(
         every = [c for c in table.names if c != label]
         arcs = [c for c in every if c in ("form", "lemma", "upos", "xpos", "feats")]
         chosen = arcs if task == "dependencies" else ["form"] if format == "conllu" else every
-    what = f"{path} has a single column, the labels"
-    require(chosen, f"{what}: add one with the words, after a tab or a space.")
+    what = f"{path} has a single column, the labels: add one with the words, after a tab or a space"
+    if format == "jsonl":
+        what = f"{path} has one list of items, not two: give each object words, and as many labels"
+    require(chosen, f"{what}.")
     require(label not in chosen, f"use={label} is the column of the labels: name others.")
     twice = next((name for name in chosen if chosen.count(name) > 1), "")
     require(not twice, f"use={twice} is named twice: name each column once.")

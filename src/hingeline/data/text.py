@@ -268,7 +268,7 @@ def open_text(
     owned = False
     stream: Any
     if isinstance(source, str) and source == "-":
-        stream, name = getattr(sys.stdin, "buffer", sys.stdin), "<stdin>"
+        stream, name = getattr(sys.stdin, "buffer", sys.stdin), "standard input"
         if hasattr(stream, "isatty") and stream.isatty():
             end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
             print(f"Reading from the keyboard; end with {end} on a new line.", file=sys.stderr)

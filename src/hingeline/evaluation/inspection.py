@@ -89,8 +89,9 @@ def find_names(model: Any, given: Names = None, counted: bool = True) -> Names:
         names: Sequence[str] = encoder.get_feature_names_out()
         if len(names) >= model.n_features_in_:  # it may have met more since
             return names[: model.n_features_in_]
-    if counted and getattr(model, "metadata_", {}).get("layout", {}).get("zero_based") is False:
-        return [f"feature {k}" for k in range(1, model.n_features_in_ + 1)]  # as in the file
+    zero_based = getattr(model, "metadata_", {}).get("layout", {}).get("zero_based")
+    if counted and zero_based is not None:  # as in the file
+        return [f"feature {k + (not zero_based)}" for k in range(model.n_features_in_)]
     return getattr(model, "feature_names_in_", None)
 
 

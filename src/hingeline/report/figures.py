@@ -248,6 +248,8 @@ def _draw_gaps(axes: Axes, history: Sequence[HistoryRow], x: str, tol: float = m
     axes.set_ylabel("gap in % of the primal")
     first, last = (f"{significant(value, 2)}{SPACE}%" for value in values[[0, -1]])
     if math.isnan(tol):
+        low, high = axes.get_ylim()
+        axes.set_ylim(low * (low / high) ** 0.25, high)  # room for the number
         axes.annotate(
             last, (at[shown][-1], values[-1]), xytext=(0, -14), textcoords="offset points",
             ha="right", fontsize="small", color=_TEXT,
@@ -410,11 +412,11 @@ def plot_path(path: ModelPath, target: FileName | None = None, title: str | None
     risks.set_ylabel("mean loss")
     risks.legend(frameon=False, fontsize="small")
     shown = np.isfinite(path.relative_gaps) & (path.relative_gaps > 0.0)
-    _draw_line(gaps, x[shown], path.relative_gaps[shown], _TEXT, "-")
-    gaps.set_ylabel("relative gap")
+    percent = 100.0 * path.relative_gaps[shown]
+    _draw_line(gaps, x[shown], percent, _TEXT, "-")
+    gaps.set(xlabel=symbol, ylabel="gap in %")
     if shown.any():
-        gaps.set_yscale("log")
-    gaps.set_xlabel(symbol)
+        _set_scale(gaps, "y", percent, log=True)
     if path.parameter == "C":
         gaps.set_xscale("log")
     _tidy(risks)
