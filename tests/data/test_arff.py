@@ -91,6 +91,12 @@ def test_which_attributes_are_labels():
     assert read(text, io.StringIO(xml)).label_names == ["c", "a"]
 
 
+def test_one_label_by_its_name():
+    data = read(HEAD + "@data\n1,0,x\n5,1,y\n", "b")
+    assert data.label_names == ["b"]
+    assert data.Y.toarray().tolist() == [[0], [1]]
+
+
 def test_no_rows():
     data = read(DENSE[: DENSE.index("% another")], ["f"])
     assert (data.X.shape, data.Y.shape) == ((0, 3), (0, 1))

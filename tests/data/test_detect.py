@@ -90,6 +90,7 @@ def test_a_long_file_is_judged_by_its_beginning():
         ("a A\rb B\r\rc A\r", "a carriage return is inside the line; end lines with LF"),
         ("\n \n", "the file is empty"),
         ("He,O\nran,O\n", "separated by ',', but the first line names no column of words; begin"),
+        ("age,cut,class\n3,Very Good,a\n4,Fair,b\n", "write a table of examples as SVMlight"),
         ("\x01\0\0", "neither text nor IDX"),
         ("1\t3:1\t5:2\n2\t1:1\n", "could be 'svmlight' or 'crfsuite', since tabs stand between"),
         ("a\tb=1\tc\td\te\n" * 3, "could be 'conll' or 'crfsuite', since 25% of the fields look"),

@@ -31,7 +31,7 @@ def test_least_loss_on_held_out_examples(monkeypatch: Any) -> None:
     model = MulticlassSSVM("auto", tol=1e-4, random_state=3).fit(X, y)
     assert model.C == "auto"
     values = [trial.C for trial in model.C_path_]
-    assert values[0] == pytest.approx(3.0 / (1.0 + np.mean(np.sum(X**2, axis=1))))
+    assert values[0] == pytest.approx(15.0 / (1.0 + np.mean(np.sum(X**2, axis=1))))
     losses = {trial.C: trial.held_out_loss for trial in model.C_path_}
     assert losses[model.C_] <= losses[values[0]]
     assert model.converged_
@@ -65,8 +65,8 @@ def test_a_larger_C_is_not_tried_where_no_slack_is_left() -> None:
     X, y = rows(noise=0.05)
     model = MulticlassSSVM("auto", random_state=0).fit(10.0 * X, y)
     assert len(model.C_path_) == 1  # without a loss nothing can be better
-    assert pytest.approx(0.75) == model.C_  # three columns and the constant, of the size of 1
-    assert repr(model.C_path_).split()[:4] == ["C", "relative_gap", "held_out_loss", "0.75"]
+    assert pytest.approx(3.75) == model.C_  # three columns and the constant, of the size of 1
+    assert repr(model.C_path_).split()[:4] == ["C", "relative_gap", "held_out_loss", "3.75"]
 
 
 def test_values_of_C_with_the_same_solution_are_passed_over(monkeypatch: Any) -> None:

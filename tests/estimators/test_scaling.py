@@ -543,7 +543,7 @@ def test_tables_of_any_scale(tmp_path):
         StandardScaler().fit_transform(X), y
     )
     np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-3)
-    assert pytest.approx(3.0 / 5.0) == model.C_  # four columns of size 1 and the constant
+    assert pytest.approx(15.0 / 5.0) == model.C_  # four columns of size 1 and the constant
     model.save(tmp_path / "m.hinge")
     assert hingeline.load(tmp_path / "m.hinge").predict(X).tolist() == model.predict(X).tolist()
     for params in ({"C": 1.0}, {"scale": False}, {"slack": "nu", "nu": 0.5}):
@@ -552,6 +552,14 @@ def test_tables_of_any_scale(tmp_path):
             warnings.simplefilter("ignore")
             kept.fit(1e-3 * X, y)
         assert not hasattr(kept, "feature_means_")
+
+
+@pytest.mark.parametrize(("columns", "times"), [(4, 5.0), (20, 2.0), (100, 1.0)])
+def test_few_columns_have_a_larger_C(columns, times):
+    X = StandardScaler().fit_transform(np.random.default_rng(0).normal(size=(60, columns)))
+    y = np.arange(60) % 3
+    model = MulticlassSSVM(random_state=0).fit(X, y)
+    assert pytest.approx(3.0 * times / (columns + 1)) == model.C_
 
 
 @pytest.mark.parametrize("unit", [30.0, 1e-3])

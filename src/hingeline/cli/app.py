@@ -181,7 +181,7 @@ KnownFormat = Annotated[str, Option("--format", "-f", help="Format; auto is that
 Columns = Annotated[str | None, Option(help="Names of the file's columns, separated by commas.")]
 Use = Annotated[str | None, Option(help="Columns to learn from.", show_default="all but the label")]
 Label = Annotated[str | None, Option(
-    help="Column of the labels. For ARFF: Mulan's XML file, or the number of labels.",
+    help="Column of the labels. For ARFF: Mulan's XML file, one label, or the number of labels.",
     show_default="the last; upos in CoNLL-U",
 )]
 Template = Annotated[Path | None, Option(help="A file of feature templates (CRF++ or Wapiti).")]

@@ -171,7 +171,7 @@ def read_arff(source: File, labels: File | Sequence[str] | int | None = None) ->
     Parameters
     ----------
     source : path, "-", file object or TextSource; UTF-8, gzipped or not
-    labels : path, file object, list of str or int, optional
+    labels : path, file object, str, list of str or int, optional
         Which attributes are labels: a Mulan XML file, names, or a number of attributes, counted
         from the end if negative. They must have the values 0 and 1. Default: none.
 
@@ -197,7 +197,8 @@ def read_arff(source: File, labels: File | Sequence[str] | int | None = None) ->
             k = int(np.argmax(wrong))
             line = rows.lines[int(np.searchsorted(Y.indptr, k, side="right")) - 1]
             what = f"the label {shown(names[wanted[Y.indices[k]]])} is {Y.data[k]:g}"
-            raise text.error(f"{what}; labels must be 0 or 1.", line)
+            how = "labels must be 0 or 1 (one label of several: use SVMlight)."
+            raise text.error(f"{what}; {how}", line)
         kept = np.setdiff1d(np.arange(len(names)), wanted)
         features, chosen = ([names[k] for k in columns] for columns in (kept, wanted))
         return MultilabelData(matrix[:, kept], Y.astype(np.uint8), features, chosen)
@@ -211,6 +212,8 @@ def _label_columns(text: TextSource, names: list[str], labels: Any) -> list[int]
         what = f"labels is {labels}, but there are {len(names)} attributes; give fewer."
         text.require(abs(int(labels)) <= len(names), what, 0)
         return columns[: int(labels)] if labels >= 0 else columns[int(labels) :]
+    if isinstance(labels, str) and labels in names:
+        labels = [labels]
     if not isinstance(labels, (list, tuple)):
         labels = read_mulan_labels(labels)
     numbers = dict(zip(names, columns, strict=True))
@@ -342,7 +345,8 @@ def read_label_sets(source: File, labels: Any = None) -> MultilabelData:
             with open_text(source) as text:
                 what = f"{text.name} does not say which of its attributes are labels"
             xml = f"{Path(text.name.removesuffix('.gz')).stem}.xml"
-            raise ValueError(f"{what}: put Mulan's {xml} next to it, or name it with --label.")
+            how = f"put Mulan's {xml} next to it, or give its path or a label's name with --label"
+            raise ValueError(f"{what}: {how}.")
     return read_arff(source, labels)
 
 

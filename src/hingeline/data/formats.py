@@ -312,10 +312,13 @@ def _is_csv(text: TextSource, lines: list[str]) -> bool:
     if sign == "\t":
         return named and sentence_column(names) is not None
     regular = sum(line.count(sign) >= len(names) - 1 > 0 for line in lines) >= 0.9 * len(lines)
-    bare = not any(_BLANKS.search(line.strip()) for line in lines)
+    # Values of a table may have blanks; in running text the number of commas varies.
+    table = len(names) > 2 and len({line.count(sign) for line in lines}) == 1
+    bare = table or not any(_BLANKS.search(line.strip()) for line in lines)
     if regular and not named and bare:
         what = f"columns are separated by {sign!r}, but the first line names no column of words"
-        raise text.error(f"{what}; begin with one like word{sign}tag (numbers: use SVMlight).")
+        how = f"begin with one like word{sign}tag, or write a table of examples as SVMlight"
+        raise text.error(f"{what}; {how}.")
     return named and (regular or (bare and len(names) > 1))
 
 

@@ -29,8 +29,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
     Parameters
     ----------
     C : float, "scale" or "auto", default="scale"
-        As in :class:`hingeline.ChainSSVM`, with the mean squared norm of a row's features;
-        ``float("inf")`` for a hard margin.
+        As in :class:`hingeline.ChainSSVM`, with the mean squared norm of a row's features, and up
+        to 5 times as large with fewer than 40 columns; ``float("inf")`` for a hard margin.
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the required margin, or multiplies the slack.
     violators : "all", "argmax" or int, optional
@@ -69,6 +69,10 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
     loss: Any = "zero_one"
     class_weight: Any = None
     fit_intercept: bool = True
+
+    def _times_scale(self) -> float:
+        # Few columns hardly overfit, and many classes want large weights of each.
+        return min(max(40.0 / self.n_features_in_, 1.0), 5.0)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on rows of features and their labels.
