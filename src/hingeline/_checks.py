@@ -102,9 +102,9 @@ def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = F
     word = "an integer" if integer else "a number"
     fine = isinstance(value, kind) and not isinstance(value, bool)
     require(fine, f"{name} must be {word}, got {show(value)}.", TypeError)
-    word = "greater than 0" + (" (float('inf') is a hard margin)" if infinite else " and finite")
+    more = " (float('inf') is a hard margin)" if infinite else " and finite" * (not value <= 0)
     fine = 0 < value <= most or (infinite and value == math.inf)
-    require(fine, f"{name} must be {word}, got {show(value)}.")
+    require(fine, f"{name} must be greater than 0{more}, got {show(value)}.")
 
 
 def whole_number(name: str, value: Any, least: int, most: float = math.inf) -> int:
@@ -348,7 +348,8 @@ def trim(matrix: Any) -> Any:
 def check_indices(rows: Any, where: str) -> None:
     """Refuse CSR rows whose indices do not fit the shape: kernels do not look before they read."""
     starts, columns = rows.indptr, rows.indices
-    fine = len(starts) == rows.shape[0] + 1 and starts[0] == 0 and np.diff(starts).min(initial=0) >= 0
+    fine = len(starts) == rows.shape[0] + 1 and starts[0] == 0
+    fine = fine and np.diff(starts).min(initial=0) >= 0
     fine = fine and starts[-1] <= min(len(columns), len(rows.data))
     fine = fine and columns.min(initial=0) >= 0 and columns.max(initial=-1) < rows.shape[1]
     what = f"{where} is a sparse matrix whose indices do not fit its shape {rows.shape}"

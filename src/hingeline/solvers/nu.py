@@ -45,7 +45,7 @@ from hingeline.core.primitives import (
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver, PlaneSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
-from hingeline.solvers.sdm import SDM, Accelerator, Pair
+from hingeline.solvers.sdm import SDM, take_pair_steps
 
 # Margins of given weights. For them (7) is, in ρ alone, ``½‖w‖² − q(ρ)``, q concave::
 #
@@ -533,8 +533,7 @@ class NuSDM(NuSearch, PlaneSolver):
 
     def _begin(self, start: Any) -> None:
         super()._begin(start)
-        self.rule = Pair(self.options.precision)
-        self.accelerate = Accelerator(self.options.cg_steps)
+        take_pair_steps(self)
 
 
 class NuEnumeratedSDM(NuSearch, EnumeratedSDM):

@@ -37,8 +37,8 @@ from hingeline.core.blocks import FREE_SLOTS_ONLY, WorkingSet, insert, plane, sp
 from hingeline.core.formulations import Formulation, most_violated_sum
 from hingeline.core.primitives import PART, SCRATCH, Compiled
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import carry_over
-from hingeline.solvers.sdm import SDM
+from hingeline.core.solver import PlaneSolver, carry_over
+from hingeline.solvers.sdm import SDM, take_pair_steps
 
 #: In the first passes decoding finds little that is right. Parts are pieces of examples then, as
 #: long as a sentence, and the place between two of them is taken for right.
@@ -317,17 +317,24 @@ def regroup(
     return parts, ws, sources, same
 
 
-class SDMInParts(SDM):
+class SDMInParts(PlaneSolver):
     """Sequential dual method over planes of parts; margin rescaling, C finite."""
 
+    name = "sdm"
     slacks: ClassVar[tuple[str, ...]] = ("max",)
     rescalings: ClassVar[tuple[str, ...]] = ("margin",)
     soft_only = "parts need a bound on their mass"
     in_parts = True
     admits = True  # whether a certificate may make new parts
     tangled = False  # whether pieces stay pieces after the first passes
+    Options = SDM.Options
     saved_numbers = (*SDM.saved_numbers, "tangled")
     saved_arrays = tuple(name for name in SDM.saved_arrays if name != "gaps")
+
+    def _begin(self, start: Any) -> None:
+        super()._begin(start)
+        take_pair_steps(self)
+        self.plan_stages_by_sample()
 
     def take_over(self, start: Any) -> WorkingSet:
         # Of the averaging sum, that of planes no longer there; empty where there is none.

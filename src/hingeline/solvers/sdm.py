@@ -346,6 +346,13 @@ def _conjugate_gradients(
     return total
 
 
+def take_pair_steps(solver: Any) -> None:
+    """Set the rule of a solver of planes, and what speeds up its tail."""
+    solver.rule = Pair(solver.options.precision)
+    few = len(solver.w) <= solver.options.newton_weights and not solver.hard
+    solver.accelerate = Accelerator(solver.options.cg_steps, len(solver.w) if few else np.inf)
+
+
 def unused_stages(options: Any, slack: str) -> Iterable[str]:
     """Stages scale a bound on mass: squared slack has none, and with ν it moves all the time."""
     return () if slack in ("max", "sum") else ("stage_factor", "stage_sweeps")
@@ -374,7 +381,5 @@ class SDM(PlaneSolver):
 
     def _begin(self, start: WorkingSet | None) -> None:
         super()._begin(start)
-        self.rule = Pair(self.options.precision)
-        few = len(self.w) <= self.options.newton_weights and not self.hard
-        self.accelerate = Accelerator(self.options.cg_steps, len(self.w) if few else np.inf)
+        take_pair_steps(self)
         self.plan_stages_by_sample()
