@@ -40,8 +40,8 @@ _USES = {
     "use template hash_bits unlabelled constraints": WORDS,
     "label": (*WORDS, "arff"),
     "min_count": NAMED,
-    "scheme margin probability nbest": SEQUENCES,
-    "rescale violators keep_state strict bootstrap confusion": (*SEQUENCES, *ROWS),
+    "scheme strict margin probability nbest": SEQUENCES,
+    "rescale violators keep_state bootstrap confusion": (*SEQUENCES, *ROWS),
     "edges": SETS,
     "scale": (*ROWS, *SETS),
 }
