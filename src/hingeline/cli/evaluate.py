@@ -136,8 +136,6 @@ def _join(parts: Sequence[Any]) -> Any:
     """Labels of several files, one after the other."""
     import numpy as np
 
-    if len(parts) == 1:
-        return parts[0]
     rows = all(isinstance(part, np.ndarray) for part in parts)
     return np.concatenate(parts) if rows else [labels for part in parts for labels in part]
 

@@ -215,12 +215,7 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
             for m in range(member_ptr[target], member_ptr[target + 1]):
                 out[member_labels[m]] += gain
             continue
-        # A label costs what any other does, unless it is that of a neighbour.
-        common = 0.0
-        for case in range(3):
-            k = -1 if case == 0 else (left if case == 1 else right)
-            if case > 0 and (k < 0 or (case == 2 and k == left)):
-                continue
+        for k in range(K):
             at_left = 0 if left < 0 else (1 if left != k else 0) - (1 if left != a else 0)
             at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
             changes = state.changes[0] + at_left + at_right
@@ -233,12 +228,7 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
                 if right >= 0 and compiled.bad_change[target, here + 1]:
                     bad += at_right
                 cost = price_excess(bounds, price, bad / max(changes, 1))
-            if case > 0:
-                out[k] += cost - common
-                continue
-            common = cost
-            for other in range(K):
-                out[other] += common
+            out[k] += cost
     held = out[a]
     for k in range(K):
         out[k] -= held
