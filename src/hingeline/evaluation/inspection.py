@@ -222,7 +222,8 @@ def _name(names: Names, j: int) -> str:
 
 def _both_ends(weights: Array, n: int) -> Array:
     """Numbers of the n largest positive and the n smallest negative weights, largest first."""
-    order = np.argsort(-weights, kind="stable")
+    order = np.flatnonzero(weights)
+    order = order[np.argsort(-weights[order], kind="stable")]
     positive, negative = order[weights[order] > 0], order[weights[order] < 0]
     return np.concatenate([positive[:n], negative[-n:]])
 
