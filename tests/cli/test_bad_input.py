@@ -451,6 +451,10 @@ def test_running_text_without_raw_is_told_of_it(models, folder):
         said = refused("predict", models / "conll.hinge", write(text, content))
         assert said.endswith("(for running text, pass --raw)."), said
     assert "B-PER" in done("predict", models / "conll.hinge", text, "--raw")
+    table = "word,tag\n" + conll(TRAIN, 0, 2).replace(" ", ",")
+    done("train", write(folder / "t.csv", table), "-m", folder / "csv.hinge")
+    said = refused("predict", folder / "csv.hinge", write(text, "Ann met Bob .\nShe sat .\n"))
+    assert said.endswith("for running text, pass --raw."), said
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")

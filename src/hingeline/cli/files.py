@@ -348,6 +348,8 @@ def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
 def _column_names(path: str, own: list[str], layout: Layout) -> list[str]:
     """What the columns of a file for a model are: by their names if both have any, or number."""
     inputs, width = layout.columns, len(own)
+    text = width == 1 and " " in own[0] and own[0] not in inputs  # a sentence as the head of a CSV
+    require(not text, f"{path} has one column, named {own[0]!r:.60}: for running text, pass --raw.")
     if own != [*default_names(width)] and not {*inputs} <= {*default_names(1000)}:
         known = {name.lower(): name for name in (*inputs, layout.label)}
         names = [known.get(name.lower(), name) for name in own]
