@@ -125,7 +125,7 @@ def check_common(estimator: Any) -> None:
         known = "a number, 'auto' or 'scale'" if scales else "a number or 'auto'"
         raise TypeError(f"C must be {known}, got {show(estimator.C)}.")
     violators = estimator.violators
-    what = f"violators={show(violators)} needs slack='sum'; leave it None for"
+    what = f"violators={show(violators)} needs slack='sum'; leave it out for"
     require(violators is None or estimator.slack == "sum", f"{what} slack={estimator.slack!r}.")
     if isinstance(violators, str):
         one_of("violators", violators, ("argmax", "all"))

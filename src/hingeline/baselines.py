@@ -69,29 +69,13 @@ class Baseline(FewLabelsEstimator):
         return [self.base_.with_weights(weights) for weights in self.round_weights_]
 
 
-# Baselines on a structured SVM label the unlabelled sequences by constrained inference, which
-# maximises the model's score minus the penalties, and learn from these labels, in turn. Inference
-# is by beam and knows the constraints on single sequences; corpus constraints are left out.
-#
-# *CODL*: M.-W. Chang, L. Ratinov, D. Roth, *Guiding Semi-Supervision with Constraint-Driven
-# Learning*, ACL 2007. ``w ← γ·w_0 + (1 − γ)·learn(labels)``. The learner is the structured SVM
-# instead of the published perceptron or hidden Markov model; the best labelling is learned from
-# (K = 1 of the published top-K); penalties are the weights of the constraints.
-#
-# *Transductive SVM*: C.-N. Yu, *Transductive Learning of Structural SVMs via Prior Knowledge
-# Constraints*, AISTATS 2012. The slack of an unlabelled sequence compares the best labelling of all
-# with the best one that the prior knowledge lets pass::
-#
-#     ½‖w‖² + C Σ_i slack_i(w) + C_u/u Σ_j (max_y [w·f(x_j, y) + l(y, y*_j)] − w·f(x_j, y*_j)),
-#     y*_j = argmax_y w·f(x_j, y) − penalty(y)
-#
-# a difference of convex functions. The convex-concave procedure fixes y* at the current weights,
-# which is a convex problem, solves it, and repeats.
-
-
 @dataclass(eq=False, repr=False)
 class _MarginBaseline(Baseline):
-    """Labels by constrained inference and learning from them, in turn, until they settle."""
+    """Constrained inference, and learning from the labels it finds, in turn, until they settle.
+
+    Inference maximises the model's score minus the penalties, by beam; it knows the constraints on
+    single sequences.
+    """
 
     _: KW_ONLY
     max_rounds: int = 10
@@ -129,7 +113,11 @@ class _MarginBaseline(Baseline):
 
 @dataclass(eq=False, repr=False)
 class CODL(_MarginBaseline):
-    """Constraint-driven learning (Chang, Ratinov, Roth 2007), a baseline.
+    """Constraint-driven learning, a baseline: ``w ← γ·w_0 + (1 − γ)·learn(labels)``.
+
+    M.-W. Chang, L. Ratinov, D. Roth, *Guiding Semi-Supervision with Constraint-Driven Learning*,
+    ACL 2007. The learner is the structured SVM instead of the published perceptron or hidden Markov
+    model; the best labelling is learned from (K = 1 of the published top-K).
 
     Parameters
     ----------
@@ -170,9 +158,12 @@ class CODL(_MarginBaseline):
 
 @dataclass(eq=False, repr=False)
 class TransductiveSSVM(_MarginBaseline):
-    """Transductive structured SVM with prior knowledge (Yu 2012), a baseline.
+    """Transductive structured SVM with prior knowledge, a baseline.
 
-    Alternates between labelling by constrained inference and the convex problem of all sequences.
+    C.-N. Yu, *Transductive Learning of Structural SVMs via Prior Knowledge Constraints*, AISTATS
+    2012. A difference of convex functions is minimised by fixing y*, solving what is convex then,
+    and so on: ``½‖w‖² + C Σ_i slack_i(w) + C_u/u Σ_j slack_j(w, y*_j)`` with
+    ``y*_j = argmax_y w·f(x_j, y) − penalty(y)``.
     To use test sequences in training, pass them with None for their labels.
 
     Parameters

@@ -248,6 +248,9 @@ def test_one_label(models, folder):
         (["--dev", "test", "--grid", "C=1,0"], "--grid: C must be greater than 0"),
         (["--dev", "test", "--grid", "C=1,nan"], "--grid: C must be greater than 0"),
         (["--dev", "test", "--grid", "C=1", "--checkpoint", "c"], "use one of them"),
+        (["--patience", "3"], "--patience waits for a better score"),
+        (["--checkpoint-every", "3"], "pass --checkpoint FILE"),
+        (["--violators", "2"], "leave it out for --slack max"),
         (["--resume"], "--checkpoint"),
         (["--checkpoint", "none/c"], "no folder none"),
         (["--checkpoint", "."], "is a folder"),
@@ -313,7 +316,8 @@ def test_options_of_predict(models, folder):
     )
     for option in (["--margin"], ["--nbest", 2]):
         assert "not for svmlight" in refused("predict", rows, models / "svmlight", *option)
-    assert "no room" in refused("predict", models / "conllu.hinge", models / "conllu", "--margin")
+    said = refused("predict", models / "conllu.hinge", models / "conllu", "--margin")
+    assert said.endswith("CoNLL-U has no room for one."), said  # no word of --raw
     for output in (folder / "none" / "out", folder):
         for option in ([], ["--nbest", 2]):
             message = refused("predict", sequences, folder / "test", "-o", output, *option)
@@ -322,7 +326,11 @@ def test_options_of_predict(models, folder):
         assert "is also an input" in refused("predict", sequences, folder / "test", "-o", output)
     assert "is also an input" in refused("info", sequences, "--weights", sequences)
     assert "also an input" in refused("convert", folder / "test", folder / "test", "--to", "conll")
-    assert "scheme must be" in refused("evaluate", sequences, folder / "test", "--scheme", "x")
+    said = refused("evaluate", sequences, folder / "test", "--scheme", "x")
+    assert said.startswith("--scheme must be one of")  # not a fault of the file
+    assert "not for svmlight" in refused("evaluate", rows, models / "svmlight", "--strict")
+    raw = ("predict", sequences, folder / "test", "--raw", "--format")
+    assert "leave --format out" in refused(*raw, "conll")
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may write anywhere")
@@ -443,6 +451,10 @@ def test_running_text_without_raw_is_told_of_it(models, folder):
         said = refused("predict", models / "conll.hinge", write(text, content))
         assert said.endswith("(for running text, pass --raw)."), said
     assert "B-PER" in done("predict", models / "conll.hinge", text, "--raw")
+    table = "word,tag\n" + conll(TRAIN, 0, 2).replace(" ", ",")
+    done("train", write(folder / "t.csv", table), "-m", folder / "csv.hinge")
+    said = refused("predict", folder / "csv.hinge", write(text, "Ann met Bob .\nShe sat .\n"))
+    assert said.endswith("for running text, pass --raw."), said
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")

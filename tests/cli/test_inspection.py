@@ -172,6 +172,19 @@ def test_info(folder):
     assert "layout: svmlight\n" in done("info", folder / "r.hinge")  # rows have no columns
 
 
+def test_info_tells_no_more_than_a_reader_wants(folder, tmp_path):
+    """A pipe has no hash, and the curves of a calibration are for programs."""
+    model = tmp_path / "m.hinge"
+    done("train", "-", "-m", model, input=(folder / "t.conll").read_bytes())
+    done("calibrate", model, folder / "t.conll", "-m", model)
+    text = done("info", model)
+    assert "\n  data: -\n" in text
+    assert "\n  calibration: isotonic\n" in text
+    facts = json.loads(done("info", model, "--json"))
+    assert facts["metadata"]["calibration"]["tokens"]["margins"]
+    assert "--bootstrap is for scores" in refused("report", model, "--bootstrap", 9)
+
+
 def test_strongest_features_and_transitions(folder):
     model = hingeline.load(folder / "t.hinge")
     facts = json.loads(done("info", folder / "t.hinge", "--json", "--top", 1, "--transitions"))
@@ -215,6 +228,7 @@ def test_info_on_a_checkpoint(folder, tmp_path):
     assert facts["passes"] >= 1
     assert "passes: " in done("info", tmp_path / "c")
     assert "checkpoint" in refused("predict", tmp_path / "c", folder / "t.conll")
+    assert "--top: " in refused("info", tmp_path / "c", "--top", 2)
 
 
 # convert ----------------------------------------------------------------------------------------
@@ -250,6 +264,8 @@ def test_conversions(tmp_path):
     assert gzip.decompress((tmp_path / "a.conll.gz").read_bytes()) == source.read_bytes()
     assert done("convert", source, "-t", "conll", "--columns", "word,2") == conll(TEST, 0, 2)
     assert done("convert", "-", "-", "-t", "conll", input=source.read_bytes()) == source.read_text()
+    result = run("convert", source, tmp_path / "a.csv", "--vocabulary", tmp_path / "v")
+    assert result.stderr == f"{tmp_path / 'v'} is not written: no features were numbered\n"
     document = write(tmp_path / "a.conllu", conllu(TEST))
     text = done("convert", document, "-t", "conll", "--columns", "form,xpos,upos")
     assert text == source.read_text()

@@ -148,6 +148,8 @@ def test_info_and_report_tell_of_the_annealing(trained, folder, tmp_path):
     assert "gap: nan" in text
     assert "not a convex problem" in text
     assert len([line for line in text.splitlines() if line.endswith("  chosen")]) == 1
+    assert "label_counts: " in text
+    assert "{" not in text  # no raw records
     facts = json.loads(done("info", model, "--json"))
     assert facts["gap"] == "nan"
     record = facts["metadata"]["semisupervised"]
@@ -320,7 +322,7 @@ def test_check_reads_conllu(tmp_path):
         (["--select", "dev"], "pass --dev FILE"),
         (["--select", "best"], "--select best is not known"),
         (["--unlabelled-C", "1,x"], "--unlabelled-C: expected"),
-        (["--unlabelled-C", "1,-2"], "--unlabelled-C must be greater than 0, got -2"),
+        (["--unlabelled-C", "1,-2"], "--unlabelled-C must be greater than 0 and finite, got -2"),
         (["--C", "inf"], "C"),
         (["--unlabelled", "-", "--unlabelled", "-"], "cannot be read twice"),
         (["--unlabelled", "none"], "none: No such file"),

@@ -157,6 +157,10 @@ def test_a_calibration_that_makes_no_sense(model: Any, tmp_path: Any, change: An
     )
     with pytest.raises(ModelFileError, match="calibration that cannot be read"):
         CalibratedChain.load(tmp_path / "m.hinge")
+    for gone in ({"tokens": None}, {"tokens": {}}, {"spans": {}}):
+        model.save(tmp_path / "m.hinge", metadata={"calibration": own | gone})
+        with pytest.raises(ModelFileError, match="calibration that cannot be read"):
+            CalibratedChain.load(tmp_path / "m.hinge")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from inspect import cleandoc
@@ -34,7 +34,7 @@ _PANELS = {
     "The file": "format task columns use label",
     "Features": "template min_count hash_bits scale lexicon",
     "What is learnt": "C unlabelled_C grid nu slack loss rescale violators scheme edges projective",
-    "When training ends": "tol max_iter max_time dev patience select cv cv_output",
+    "When training ends": "tol max_iter max_time passes memory dev patience select cv cv_output",
     "How training runs": "solver checkpoint checkpoint_every resume workers blocks n_jobs seed",
     "The model file": "keep_state dtype sparse",
 }
@@ -107,11 +107,6 @@ class _Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader of our output has enough
-            # Let the interpreter flush the standard output at its end without a complaint.
-            with suppress(OSError, ValueError, AttributeError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, sys.stdout.fileno())
-                os.close(nowhere)
             raise typer.Exit(0) from None
         except (ValueError, OSError, MemoryError, _UsageError) as error:
             text = _sentence(error)
@@ -147,7 +142,9 @@ def main() -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (OSError, ValueError):  # a pipe that nobody reads any more
+    except BrokenPipeError:  # a reader that has enough
+        pass
+    except (OSError, ValueError):  # a disk that is full
         code = code or 1
     os._exit(code)
 

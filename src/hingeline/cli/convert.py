@@ -51,5 +51,8 @@ def convert(
         used = data.convert(
             files.open_once(source), target, to, format=format, columns=chosen, vocabulary=known
         )
-    if vocabulary is not None and known is None and used is not None:
-        data.write_vocabulary(vocabulary, used)
+    if vocabulary is not None and known is None:
+        if used is None:
+            typer.echo(f"{vocabulary} is not written: no features were numbered", err=True)
+        else:
+            data.write_vocabulary(vocabulary, used)

@@ -44,9 +44,13 @@ def evaluate(
     Several files ('part-*.conll') are judged as one. With --workers, they are shared among that
     many processes, or the workers of a Dask cluster.
     """
+    from hingeline.schemes import scheme_name
+
     estimator = files.load_model(model).set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
     files.check_options(given(context), layout.format, layout.task)
+    if scheme.lower() not in ("auto", "none", "segments"):
+        scheme_name(scheme)  # refuses others before the file is read
     names, title = files.expand_all(data)
     reporter = files.Reporter(title, None)
     known: list[Any] = []
@@ -132,8 +136,6 @@ def _join(parts: Sequence[Any]) -> Any:
     """Labels of several files, one after the other."""
     import numpy as np
 
-    if len(parts) == 1:
-        return parts[0]
     rows = all(isinstance(part, np.ndarray) for part in parts)
     return np.concatenate(parts) if rows else [labels for part in parts for labels in part]
 

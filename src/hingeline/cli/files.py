@@ -40,8 +40,8 @@ _USES = {
     "use template hash_bits unlabelled constraints": WORDS,
     "label": (*WORDS, "arff"),
     "min_count": NAMED,
-    "scheme margin probability nbest": SEQUENCES,
-    "rescale violators keep_state strict bootstrap confusion": (*SEQUENCES, *ROWS),
+    "scheme strict margin probability nbest": SEQUENCES,
+    "rescale violators keep_state bootstrap confusion": (*SEQUENCES, *ROWS),
     "edges": SETS,
     "scale": (*ROWS, *SETS),
 }
@@ -136,36 +136,32 @@ def predict(model: Any, X: Any, rules: list[Any] | None = None) -> Any:
     return np.asarray(found).reshape(X.shape[0], -1) if holds_sets(model) else found
 
 
-def task_of(model: Any) -> str:
-    """What a model learns of words, one of TASKS; labels where it does not say."""
-    return _TASK_OF.get(type(model).__name__, "labels")
-
-
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
     kind = type(model).__name__
+    task = _TASK_OF.get(kind, "labels")
     what = f"{path} is a model of graphs (GraphSSVM), for which there is no file format"
     how = "use it in Python, hingeline.load(path).predict(graphs)"
     require(kind != "GraphSSVM", f"{what}: {how}.")
     found = getattr(model, "metadata_", {}).get("layout")
     if found is None:
-        return _usual_layout(model)
+        return _usual_layout(model, task)
     own = {"MulticlassSSVM": ("flat",), "MultilabelSSVM": ("multilabel",)}
     with suppress(TypeError):
         layout = Layout(**found)
         whole = layout.kind != "multilabel" or len(layout.labels) == model.n_labels_
         fits = layout.kind in own.get(kind, ("tokens", "sequences"))
-        if layout.makes_sense() and fits and whole and layout.task == task_of(model):
+        if layout.makes_sense() and fits and whole and layout.task == task:
             return layout
     what = f"{path} holds a description of its training files that makes no sense"
     raise ValueError(f"{what}: get a fresh copy of the model.")
 
 
-def _usual_layout(model: Any) -> Layout:
+def _usual_layout(model: Any, task: str) -> Layout:
     """The layout of files for a model that was saved in Python, where nothing says what it is."""
     encoder = getattr(model, "encoder_", None)
     columns = list(getattr(encoder, "column_names_", []))
-    if (task := task_of(model)) == "dependencies":
+    if task == "dependencies":
         return Layout("conllu", "tokens", columns, "deprel", task=task)
     if columns:
         return Layout("conll", "tokens", columns, free_name("label", columns), task=task)
@@ -352,6 +348,8 @@ def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
 def _column_names(path: str, own: list[str], layout: Layout) -> list[str]:
     """What the columns of a file for a model are: by their names if both have any, or number."""
     inputs, width = layout.columns, len(own)
+    text = width == 1 and " " in own[0] and own[0] not in inputs  # a sentence as the head of a CSV
+    require(not text, f"{path} has one column, named {own[0]!r:.60}: for running text, pass --raw.")
     if own != [*default_names(width)] and not {*inputs} <= {*default_names(1000)}:
         known = {name.lower(): name for name in (*inputs, layout.label)}
         names = [known.get(name.lower(), name) for name in own]

@@ -77,10 +77,9 @@ def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str |
         return
     check_target("--checkpoint", path, *read)
     if path.exists():
-        try:
+        kind = None
+        with suppress(ModelFileError, OSError):
             kind = read_header(path)[0].get("kind")
-        except (ModelFileError, OSError):
-            kind = None
         what = f"--checkpoint: {path} exists and is not a checkpoint"
         require(kind == "checkpoint", f"{what}: name another file, or remove it.")
 

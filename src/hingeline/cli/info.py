@@ -41,13 +41,14 @@ def info(
     kind = header.get("kind", header.get("estimator", "unknown"))
     facts: dict[str, Any] = {"file": str(model), "holds": kind, "bytes": model.stat().st_size}
     facts["arrays"] = {n: f"{t.dtype} {list(t.shape)}" for n, t in tensors.items()}
+    wanted = {"--top": top, "--transitions": transitions, "--weights": weights}
+    named = [option for option, value in wanted.items() if value]
     if kind == "checkpoint":
+        files.require(not named, f"{', '.join(named)}: {model} is a checkpoint: name a model.")
         facts |= {"passes": header.get("passes"), "identity": header.get("identity")}
     else:
         estimator = files.load_model(model)
         facts |= _facts(estimator)
-        wanted = {"--top": top, "--transitions": transitions, "--weights": weights}
-        named = [option for option, value in wanted.items() if value]
         if files.holds_sets(estimator):
             what = f"{', '.join(named[:1])} does not work for sets of labels"
             files.require(not named, f"{what}: read coef_ and pairwise_coef_ in Python.")
@@ -66,8 +67,9 @@ def info(
     if as_json:
         typer.echo(json.dumps(facts))
         return
-    if "annealing" in facts:  # the table of it comes later
-        facts["metadata"].pop("semisupervised")
+    if "annealing" in facts:  # which is told by itself
+        for name in ("semisupervised", "unlabelled", "constraints"):
+            facts["metadata"].pop(name, None)
         facts["annealing"] = files.align(facts["annealing"]).splitlines()
     for name in {"top features", "transitions"} & facts.keys():
         cells = ([f"{c:+.4f}" if isinstance(c, float) else c for c in row] for row in facts[name])
@@ -96,17 +98,20 @@ def _shorten(facts: dict[str, Any], estimator: Any) -> None:
     if math.isfinite(share):
         facts["gap"] = f"{estimator.duality_gap_:.6g}, {percent_at_most(share)} of the primal"
     origin = facts["metadata"]
-    match origin:
-        case {"layout": {"format": str(name), "columns": [*columns], "label": label}}:
-            of = f", columns {', '.join(map(str, columns))}, label {label}" if label else ""
-            origin["layout"] = f"{name}{of}"
-    for key in {"data", "dev"} & {*origin}:
-        parts = origin[key] if isinstance(origin[key], list) else [origin[key]]
-        if all(isinstance(part, dict) for part in parts):
-            origin[key] = ", ".join(" ".join(map(str, part.values())) for part in parts)
-    match origin:
-        case {"versions": dict(versions)}:
-            origin["versions"] = ", ".join(f"{k} {v}" for k, v in versions.items())
+    for key, value in origin.items():
+        match key, value:
+            case "layout", {"format": str(name), "columns": [*columns], "label": label}:
+                of = f", columns {', '.join(map(str, columns))}, label {label}" if label else ""
+                origin[key] = f"{name}{of}"
+            case "data" | "dev", _:
+                parts = value if isinstance(value, list) else [value]
+                if all(isinstance(part, dict) for part in parts):  # a pipe has no hash
+                    told = ([str(v) for v in part.values() if v is not None] for part in parts)
+                    origin[key] = ", ".join(map(" ".join, told))
+            case "versions" | "label_counts", dict():
+                origin[key] = ", ".join(f"{k} {v}" for k, v in value.items())
+            case "calibration", {"method": str(method)}:  # not its curves
+                origin[key] = method
 
 
 def _facts(estimator: Any) -> dict[str, Any]:

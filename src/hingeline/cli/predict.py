@@ -72,6 +72,7 @@ def predict(
         what = f"--raw gives words only, but the model was trained on {trained}"
         one = layout.kind == "tokens" and len(layout.columns) == 1
         files.require(one, f"{what}: train one with --use word.")
+        files.require(format in ("auto", "text"), "--raw is a format, too: leave --format out.")
         format = "text"
     names, title = files.expand_all(data)
     alone = "-" not in names or len(names) == 1
@@ -112,7 +113,7 @@ def _suggest_raw(hint: bool) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if hint and "column" in str(error):
+        if hint and "columns" in str(error):
             error.add_note("for running text, pass --raw")
         raise
 

@@ -39,6 +39,8 @@ def report(
         check_target(path, FORMATS)
     files.require(None in (data, test), "DATA and --test are the same: give one file.")
     test = data if test is None else test
+    what = "--bootstrap is for scores on a labelled file: name it with --test."
+    files.require(test is not None or not bootstrap, what)
     reporter = files.Reporter(model.name, None)
     estimator = files.load_model(model).set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):

@@ -103,6 +103,10 @@ def train(
     require = files.require
     values = fits.parse_grid(grid, dev, checkpoint)
     require(cv or not cv_output, "--cv-output writes what --cv finds: pass --cv 5.")
+    what = "--patience waits for a better score on held-out data: pass --dev FILE."
+    require(dev or "patience" not in given(context), what)
+    what = "--checkpoint-every is how often a checkpoint is written: pass --checkpoint FILE."
+    require(checkpoint or "checkpoint_every" not in given(context), what)
     names, title = files.expand_all(data)
     check_sources("--dev", *names, dev)
     check_target("--model", model, *names, dev)

@@ -243,17 +243,13 @@ def find_matches(
 
     ``after`` is a pattern for the last of the tokens before it, joined by spaces.
     """
-    if callable(where):
-        found = [bool(where(token)) for token in tokens]
-    else:
-        test = _text_matcher(where, ignore_case)  # type: ignore[arg-type]
-        for token in tokens:
-            if not isinstance(token, str):
-                raise TypeError(
-                    f"patterns and lists of words need tokens of type str, got {token!r}; say with "
-                    "token= which part of a token is its word (a key or a function)."
-                )
-        found = [test(token) for token in tokens]
+    test = where if callable(where) else _text_matcher(where, ignore_case)  # type: ignore[arg-type]
+    for token in [] if callable(where) else tokens:
+        if not isinstance(token, str):
+            what = f"patterns and lists of words need tokens of type str, got {token!r}"
+            how = "say with token= which part of a token is its word (a key or a function)"
+            raise TypeError(f"{what}; {how}.")
+    found = [bool(test(token)) for token in tokens]
     if after is not None:
         pattern = re.compile(rf"(?:^|.* )(?:{after})", re.IGNORECASE if ignore_case else 0)
         for t in [t for t, hit in enumerate(found) if hit]:

@@ -29,8 +29,8 @@ def as_constraints(constraints: Any) -> list[base.Constraint]:
 class _Builder:
     """Collects costs; those of groups by their numbers, as constraints name new groups."""
 
-    def __init__(self, given: list[Any], words: Any, classes: list[Any], hits: Any) -> None:
-        self.words, self.classes, self.hits = words, classes, hits
+    def __init__(self, given: list[Any], words: Any, classes: list[Any]) -> None:
+        self.words, self.classes = words, classes
         self.index = {label: k for k, label in enumerate(classes)}
         require(len(self.index) == len(classes), "classes must be distinct.")
         lengths = [len(x) for x in words]
@@ -52,7 +52,7 @@ class _Builder:
         self.order: list[tuple[int, int, float]] = []
         self.bad: list[Array] = []
         self.corpus: list[tuple[int, int | None, base.CorpusConstraint]] = []
-        for self.current, rule in enumerate(given):
+        for rule in given:
             self.add(rule)
 
     def number(self, labels: Sequence[Any]) -> Array:
@@ -129,11 +129,8 @@ class _Builder:
             self.unary[np.ix_(rows, others)] += cost
 
     def map_tokens(self, function: Any) -> Array:
-        """What a function of the current rule says of each token, unless it is known already."""
-        if self.current not in self.hits:
-            parts = [np.asarray(function(x), dtype=bool) for x in self.words]
-            self.hits[self.current] = np.concatenate([np.zeros(0, dtype=bool), *parts])
-        return self.hits[self.current]
+        """What a function says of each token."""
+        return np.array([hit for x in self.words for hit in function(x)], dtype=bool)
 
     def finish(self) -> CompiledConstraints:
         G, K, N = len(self.groups), len(self.classes), self.unary.shape[0]
@@ -160,9 +157,6 @@ class _Builder:
             change=self.change,
             pair=self.pair,
             member=member,
-            member_ptr=np.concatenate([[0], np.cumsum(member.sum(1))]).astype(np.int64),
-            member_labels=np.nonzero(member)[1].astype(np.int32),
-            counted=(token_cost != 0).any(1) | (segment_cost != 0).any(1) | length_cost.any(1),
             token_cost=token_cost,
             segment_cost=segment_cost,
             length_cost=length_cost,
@@ -215,8 +209,7 @@ class Penalties:
         self.words = base.pick_words(X, token)
         self.classes = list(classes)
         self.predicates = [c for c in self.constraints if isinstance(c, rules.Predicate)]
-        self._hits: dict[int, Array] = {}  # which tokens each rule on words speaks of
-        builder = _Builder(self.constraints, self.words, self.classes, self._hits)
+        builder = _Builder(self.constraints, self.words, self.classes)
         self.unknown = sorted(builder.unknown, key=str)
         if self.unknown and unknown != "ignore":
             names = ", ".join(map(repr, self.unknown))
@@ -238,11 +231,7 @@ class Penalties:
             return self
         most = max((rule.weight for rule in self.constraints if not rule.hard), default=1.0) or 1.0
         soft = [change_rule(r, hard=False, weight=most) if r.hard else r for r in self.constraints]
-        other = copy(self)
-        other.constraints = soft
-        other.predicates = [c for c in soft if isinstance(c, rules.Predicate)]
-        other.compiled = _Builder(soft, self.words, self.classes, self._hits).finish()
-        return other
+        return Penalties(soft, self.words, self.classes, unknown="ignore")
 
     def total(self, labels: Array) -> float:
         """The penalty of labels of all sequences."""
@@ -407,22 +396,17 @@ def check(constraints: Any, X: Any, Y: Any, *, token: Any = None) -> CheckReport
     return CheckReport(tuple(rows), len(words))
 
 
-# What labelled sequences say of constraints: how soft each is, and what shares are uncertain.
+# What labelled sequences say of constraints. docs/semisupervised.md tells the rules; the reasons:
 #
 # *On one sequence.* A rule that costs ρ per unit of violation makes v violations less likely by the
 # factor ``exp(−ρ·v)``. If they come at many places, each seldom, v has Poisson's distribution with
-# the mean ``m = exp(−ρ)``. So labelled sequences that break the rule m times on average ask for ``ρ
-# = log(1/m)``: a rule that gold labels break often costs little, and one that they break once in a
-# sequence or more costs nothing. Who writes a rule believes in it: five sequences that break it a
-# tenth of a time in all are added to those counted. The weight is ρ up to the one that a wrong
-# token costs in the score of a structured SVM, so that a rule broken by many outweighs no token,
-# and what lies beyond counts twice: scores are no log-probabilities, and on partitions of citations
-# that no table has, 2ρ was better than ρ, and as good as 4ρ.
+# the mean ``m = exp(−ρ)``, hence ``ρ = log(1/m)``. Who writes a rule believes in it, hence the
+# prior. Up to the one that a wrong token costs, a rule broken by many outweighs no token; what lies
+# beyond counts twice: scores are no log-probabilities, and on partitions of citations that no table
+# has, 2ρ was better than ρ, and as good as 4ρ.
 #
-# *On all sequences.* A share or average in n labelled sequences is known up to a standard error, by
-# the jackknife. The interval of two of them on either side costs nothing, and what lies beyond it
-# by d errors costs d²/2, as under Gauss's distribution: a share says no more than a few sequences
-# do.
+# *On all sequences.* Beyond its interval a share costs as under Gauss's distribution: it says no
+# more than a few sequences do.
 
 PRIOR = 0.1, 5.0  # Violations, and the sequences they are in, that are added to those counted.
 FEWEST = 3  # Fewer sequences tell nothing of a standard error.

@@ -34,10 +34,7 @@ class CompiledConstraints(NamedTuple):
     unary: Array  # (N, K) cost of a label at a token: words, first and last tokens.
     change: Array  # (N,) cost of a change of label between a token and its predecessor.
     pair: Array  # (K, K) cost of a label (second index) directly after another.
-    member: Array  # (G, K) whether a label belongs to a group, and the same as lists:
-    member_ptr: Array
-    member_labels: Array
-    counted: Array  # (G,) whether a group's counts cost anything, or matter to repeats alone.
+    member: Array  # (G, K) whether a label belongs to a group.
     token_cost: Array  # (G, longest + 2) cost of a number of tokens in a sequence,
     segment_cost: Array  # and of segments.
     length_cost: Array  # (G, longest minimum + 1) cost of a segment so long; the last: or longer.
@@ -59,7 +56,6 @@ class State(NamedTuple):
     segments: Array
     first: Array  # position; the length where the group is absent
     last: Array  # position; -1 where it is absent
-    repeats: Array  # (n, R) number of groups with more than one segment.
     #: (G,) tokens and segments in the corpus; (1 + M,) changes, and those that count.
     all_tokens: Array
     all_segments: Array
@@ -71,26 +67,24 @@ def start_state(compiled: CompiledConstraints, labels: Array) -> tuple[State, fl
     """Count everything in ``labels`` (N,); and the penalty of the instance constraints."""
     n, G = compiled.offsets.shape[0] - 1, compiled.member.shape[0]
     tokens, segments, first, last = np.zeros((4, n, G), dtype=np.int32)
-    repeats = np.zeros((n, compiled.repeat_cost.shape[0]), dtype=np.int32)
     everywhere = np.zeros((2, G), dtype=np.int64)
     changes = np.zeros(1 + compiled.bad_change.shape[0], dtype=np.int64)
-    counts = tokens, segments, first, last, repeats
+    counts = tokens, segments, first, last
     state, total = State(*counts, everywhere[0], everywhere[1], changes), 0.0
     for i in range(n):
-        total += count_sequence(compiled, i, labels, state)
-        for g in range(G):
-            state.all_tokens[g] += state.tokens[i, g]
-            state.all_segments[g] += state.segments[i, g]
+        total += count_sequence(compiled, i, labels, state, 1)
     return state, total
 
 
 @helper
-def count_sequence(compiled: CompiledConstraints, i: int, labels: Array, state: State) -> float:
+def count_sequence(
+    compiled: CompiledConstraints, i: int, labels: Array, state: State, sign: int
+) -> float:
     """Count everything in sequence ``i``; the penalty of its instance constraints.
 
-    Its rows of the state are overwritten; ``changes`` are added to.
+    Its rows of the state are overwritten; the corpus counts it as often as ``sign`` says, 1 or −1.
     """
-    tokens, segments, repeats = state.tokens[i], state.segments[i], state.repeats[i]
+    tokens, segments = state.tokens[i], state.segments[i]
     first, last, changes = state.first[i], state.last[i], state.changes
     lo = compiled.offsets[i]
     length = compiled.offsets[i + 1] - lo
@@ -104,10 +98,10 @@ def count_sequence(compiled: CompiledConstraints, i: int, labels: Array, state: 
             total += compiled.pair[before, a]
             if before != a:
                 total += compiled.change[lo + t]
-                changes[0] += 1
+                changes[0] += sign
                 for m in range(compiled.bad_change.shape[0]):
                     if compiled.bad_change[m, lo + t]:
-                        changes[1 + m] += 1
+                        changes[1 + m] += sign
     for g in range(compiled.member.shape[0]):
         tokens[g] = segments[g] = run = 0
         first[g], last[g] = length, -1
@@ -125,12 +119,14 @@ def count_sequence(compiled: CompiledConstraints, i: int, labels: Array, state: 
         total += compiled.length_cost[g, min(run, cap)]
         total += compiled.token_cost[g, tokens[g]]
         total += compiled.segment_cost[g, segments[g]]
+        state.all_tokens[g] += sign * tokens[g]
+        state.all_segments[g] += sign * segments[g]
     for r in range(compiled.repeat_cost.shape[0]):
-        repeats[r] = 0
+        repeats = 0
         for g in range(compiled.member.shape[0]):
             if compiled.repeat_member[r, g] and segments[g] > 1:
-                repeats[r] += 1
-        total += compiled.repeat_cost[r, repeats[r]]
+                repeats += 1
+        total += compiled.repeat_cost[r, repeats]
     for p in range(compiled.order.shape[0]):
         if first[compiled.order[p, 1]] < last[compiled.order[p, 0]]:
             total += compiled.order_cost[p]
@@ -145,8 +141,7 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
     label that is there. One long function: a call that passes all the arrays costs more than most
     of what is done here.
     """
-    unary = compiled.unary
-    member, member_ptr, member_labels = compiled.member, compiled.member_ptr, compiled.member_labels
+    unary, member = compiled.unary, compiled.member
     lo = compiled.offsets[i]
     length = compiled.offsets[i + 1] - lo
     here = lo + t
@@ -167,8 +162,6 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
         out[k] = cost
     cap = compiled.length_cost.shape[1] - 1
     for g in range(member.shape[0]):
-        if not compiled.counted[g]:
-            continue
         mine = 1 if member[g, a] else 0
         joint = _count_new(member, g, left, right)
         n = state.tokens[i, g] - mine
@@ -181,10 +174,17 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
             after = _walk(member, g, labels, here + 1, 1, stop, True) - here - 1
             gain += compiled.length_cost[g, min(before + 1 + after, cap)]
             gain -= compiled.length_cost[g, before] + compiled.length_cost[g, after]
-        for m in range(member_ptr[g], member_ptr[g + 1]):
-            out[member_labels[m]] += gain
-    if compiled.repeat_cost.shape[0] > 0:
-        _add_repeat_costs(compiled, state, i, a, left, right, out)
+        for k in range(K):
+            out[k] += gain * member[g, k]
+    for r in range(compiled.repeat_cost.shape[0]):
+        for k in range(K):
+            repeats = 0  # groups with more than one segment
+            for g in range(member.shape[0]):
+                if compiled.repeat_member[r, g]:
+                    step = int(member[g, k]) - int(member[g, a])
+                    s = state.segments[i, g] + step * _count_new(member, g, left, right)
+                    repeats += 1 if s > 1 else 0
+            out[k] += compiled.repeat_cost[r, repeats]
     for p in range(compiled.order.shape[0]):
         A, B = compiled.order[p, 0], compiled.order[p, 1]
         last = state.last[i, A]
@@ -201,44 +201,27 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
     sequences = compiled.offsets.shape[0] - 1
     for c in range(compiled.corpus_kind.shape[0]):
         kind, target = compiled.corpus_kind[c], compiled.corpus_target[c]
-        bounds, price = compiled.corpus_bounds[c], compiled.corpus_price[c]
-        if kind in (SHARE, SEGMENTS):
-            step, size = 1, unary.shape[0]
-            count = state.all_tokens[target]
-            if kind == SEGMENTS:
-                step, size = _count_new(member, target, left, right), sequences
-                count = state.all_segments[target]
-            if member[target, a]:
-                count -= step
-            gain = price_excess(bounds, price, (count + step) / size)
-            gain -= price_excess(bounds, price, count / size)
-            for m in range(member_ptr[target], member_ptr[target + 1]):
-                out[member_labels[m]] += gain
-            continue
-        # A label costs what any other does, unless it is that of a neighbour.
-        common = 0.0
-        for case in range(3):
-            k = -1 if case == 0 else (left if case == 1 else right)
-            if case > 0 and (k < 0 or (case == 2 and k == left)):
-                continue
-            at_left = 0 if left < 0 else (1 if left != k else 0) - (1 if left != a else 0)
-            at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
-            changes = state.changes[0] + at_left + at_right
-            if kind == ALL_SEGMENTS:
-                cost = price_excess(bounds, price, (changes + target) / sequences)
+        for k in range(K):
+            if kind in (SHARE, SEGMENTS):
+                step, count, size = 1, state.all_tokens[target], unary.shape[0]
+                if kind == SEGMENTS:
+                    step, size = _count_new(member, target, left, right), sequences
+                    count = state.all_segments[target]
+                value = (count + step * (int(member[target, k]) - int(member[target, a]))) / size
             else:
-                bad = state.changes[1 + target]
-                if compiled.bad_change[target, here]:
-                    bad += at_left
-                if right >= 0 and compiled.bad_change[target, here + 1]:
-                    bad += at_right
-                cost = price_excess(bounds, price, bad / max(changes, 1))
-            if case > 0:
-                out[k] += cost - common
-                continue
-            common = cost
-            for other in range(K):
-                out[other] += common
+                at_left = 0 if left < 0 else (1 if left != k else 0) - (1 if left != a else 0)
+                at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
+                changes = state.changes[0] + at_left + at_right
+                if kind == ALL_SEGMENTS:
+                    value = (changes + target) / sequences
+                else:
+                    bad = state.changes[1 + target]
+                    if compiled.bad_change[target, here]:
+                        bad += at_left
+                    if right >= 0 and compiled.bad_change[target, here + 1]:
+                        bad += at_right
+                    value = bad / max(changes, 1)
+            out[k] += price_excess(compiled.corpus_bounds[c], compiled.corpus_price[c], value)
     held = out[a]
     for k in range(K):
         out[k] -= held
@@ -249,47 +232,9 @@ def commit_switch(
     compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, k: int
 ) -> None:
     """Give position ``t`` of sequence ``i`` the label ``k``, in ``labels`` and in the counts."""
-    lo = compiled.offsets[i]
-    length = compiled.offsets[i + 1] - lo
-    here = lo + t
-    a = labels[here]
-    if a == k:
-        return
-    left = labels[here - 1] if t > 0 else -1
-    right = labels[here + 1] if t + 1 < length else -1
-    for side in range(2):
-        beside = left if side == 0 else right
-        if beside >= 0:
-            step = (1 if beside != k else 0) - (1 if beside != a else 0)
-            state.changes[0] += step
-            for m in range(compiled.bad_change.shape[0]):
-                if compiled.bad_change[m, here + side]:
-                    state.changes[1 + m] += step
-    labels[here] = k
-    member = compiled.member
-    for g in range(member.shape[0]):
-        was = member[g, a]
-        if was == member[g, k]:
-            continue
-        joint = _count_new(member, g, left, right)
-        sign = -1 if was else 1
-        before = state.segments[i, g]
-        state.tokens[i, g] += sign
-        state.segments[i, g] += sign * joint
-        state.all_tokens[g] += sign
-        state.all_segments[g] += sign * joint
-        repeated = (1 if state.segments[i, g] > 1 else 0) - (1 if before > 1 else 0)
-        for r in range(compiled.repeat_cost.shape[0]):
-            if compiled.repeat_member[r, g]:
-                state.repeats[i, r] += repeated
-        if was:
-            if state.last[i, g] == t:
-                state.last[i, g] = _walk(member, g, labels, here - 1, -1, lo - 1, False) - lo
-            if state.first[i, g] == t:
-                state.first[i, g] = _walk(member, g, labels, here + 1, 1, lo + length, False) - lo
-        else:
-            state.last[i, g] = max(state.last[i, g], t)
-            state.first[i, g] = min(state.first[i, g], t)
+    count_sequence(compiled, i, labels, state, -1)
+    labels[compiled.offsets[i] + t] = k
+    count_sequence(compiled, i, labels, state, 1)
 
 
 @kernel
@@ -320,27 +265,6 @@ def price_excess(bounds: Array, price: Array, value: float) -> float:
     if price[2] == 1.0:
         violation *= violation
     return price[1] * violation
-
-
-@helper
-def _add_repeat_costs(
-    compiled: CompiledConstraints, state: State, i: int, a: int, left: int, right: int, out: Array
-) -> None:
-    """Costs of the number of groups with more than one segment."""
-    member = compiled.member
-    gains = np.empty(member.shape[1], dtype=np.int64)
-    for r in range(compiled.repeat_cost.shape[0]):
-        gains[:] = 0
-        for g in range(member.shape[0]):
-            if not compiled.repeat_member[r, g]:
-                continue
-            joint = _count_new(member, g, left, right)
-            s = state.segments[i, g] - (joint if member[g, a] else 0)
-            gain = (1 if s + joint > 1 else 0) - (1 if s > 1 else 0)
-            for m in range(compiled.member_ptr[g], compiled.member_ptr[g + 1]):
-                gains[compiled.member_labels[m]] += gain
-        for k in range(gains.shape[0]):
-            out[k] += compiled.repeat_cost[r, state.repeats[i, r] + gains[k] - gains[a]]
 
 
 @helper

@@ -189,7 +189,8 @@ class CalibratedChain(BaseEstimator):
         try:
             made = cls(model, known["method"])
             one_of("method", made.method, METHODS)
-            tokens, spans = (known[name] and _read_map(known[name]) for name in ("tokens", "spans"))
+            tokens = _read_map(known["tokens"])
+            spans = None if known["spans"] is None else _read_map(known["spans"])
             errors = {k: float(np.nan if v is None else v) for k, v in known["errors"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             text = f"{path} has a calibration that cannot be read ({error})"

@@ -222,12 +222,9 @@ def _name(names: Names, j: int) -> str:
 
 def _both_ends(weights: Array, n: int) -> Array:
     """Numbers of the n largest positive and the n smallest negative weights, largest first."""
-    chosen = np.arange(len(weights))
-    if len(weights) > 2 * n:
-        chosen = np.argpartition(weights, [n - 1, len(weights) - n])
-        chosen = np.concatenate([chosen[:n], chosen[-n:]])
-    chosen = chosen[np.lexsort((chosen, -weights[chosen]))]
-    positive, negative = chosen[weights[chosen] > 0], chosen[weights[chosen] < 0]
+    order = np.flatnonzero(weights)
+    order = order[np.argsort(-weights[order], kind="stable")]
+    positive, negative = order[weights[order] > 0], order[weights[order] < 0]
     return np.concatenate([positive[:n], negative[-n:]])
 
 

@@ -634,10 +634,7 @@ def _image(values: Any, size: tuple[int, ...]) -> Array:
 def _classes(maps: dict[str, Array], classes: Sequence[Any] | None, void: Any) -> list[Any]:
     seen = set().union(*(labels.ravel().tolist() for labels in maps.values())) - {void}
     if classes is None:
-        try:
-            return sorted(seen)
-        except TypeError:  # of several types
-            return sorted(seen, key=str)
+        return sorted(seen, key=lambda label: (type(label).__name__, label))
     known = list(np.asarray(classes).tolist())
     if missing := sorted(seen - set(known), key=str):
         raise ValueError(f"the label {missing[0]!r} is not among classes: add it.")
