@@ -348,7 +348,8 @@ def trim(matrix: Any) -> Any:
 def check_indices(rows: Any, where: str) -> None:
     """Refuse CSR rows whose indices do not fit the shape: kernels do not look before they read."""
     starts, columns = rows.indptr, rows.indices
-    fine = len(starts) == rows.shape[0] + 1 and starts[0] == 0 and np.diff(starts).min(initial=0) >= 0
+    fine = len(starts) == rows.shape[0] + 1 and starts[0] == 0
+    fine = fine and np.diff(starts).min(initial=0) >= 0
     fine = fine and starts[-1] <= min(len(columns), len(rows.data))
     fine = fine and columns.min(initial=0) >= 0 and columns.max(initial=-1) < rows.shape[1]
     what = f"{where} is a sparse matrix whose indices do not fit its shape {rows.shape}"
