@@ -66,7 +66,7 @@ def test_solvers_agree_on_trees(kind: str) -> None:
         (20000, 14, {}, "soft-bcfw"),
         (100, 20, {}, "sdm"),  # 190 pairs: 0.6 s of cuts or AD3
         (2000, 20, {}, "soft-bcfw"),
-        (2000, 20, {"edges": "tree"}, "sdm"),
+        (2000, 20, {"edges": "tree"}, "label-tree"),
         (2000, 10, {"inference": "enumeration"}, "sdm"),
         (100, 20, {"inference": "icm"}, "soft-bcfw"),  # its bound says little
     ],

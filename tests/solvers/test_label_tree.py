@@ -25,8 +25,8 @@ FORESTS = {
 
 
 @pytest.fixture(autouse=True)
-def _for_few_weights(monkeypatch):
-    monkeypatch.setattr(multilabel, "FEW_WEIGHTS", 0)
+def _for_large_C(monkeypatch):
+    monkeypatch.setattr(multilabel, "LARGE_C", 1e12)
 
 
 def make(n=14, d=3, labels=5, seed=0):
@@ -165,10 +165,25 @@ def test_a_checkpoint_is_taken_up_again(tmp_path):
     ],
 )
 def test_who_is_solved_by_masses(monkeypatch, params, by_masses):
+    monkeypatch.setattr(multilabel, "LARGE_C", 300.0)
     X, Y = make()
     model = fit(X, Y, tol=0.5, edges=params.get("edges", "tree"), inference="enumeration")
     model.set_params(**{"inference": "auto", **params})
     compiled = model._compile(model._make(X, Y.ravel(), 1.0 - np.eye(2)))
     assert (model._solver_class(compiled) is LabelTree) == by_masses
-    monkeypatch.setattr(multilabel, "FEW_WEIGHTS", 2000)
-    assert model._solver_class(compiled) is not LabelTree
+    C = float(model.set_params(C="scale")._scaled_C(compiled.problem, np.ones(len(Y))))
+    for times, few, also in ((100.0, 2000, True), (1000.0, 2000, False), (1000.0, 0, True)):
+        monkeypatch.setattr(multilabel, "FEW_WEIGHTS", few)
+        found = model.set_params(C=times * C)._solver_class(compiled) is LabelTree
+        assert found == (by_masses and also)
+
+
+def test_few_weights_of_usual_size_take_few_passes_of_masses(monkeypatch):
+    """Newton steps over planes of whole outputs took a minute for 5000 rows and 30 labels."""
+    monkeypatch.setattr(multilabel, "LARGE_C", 300.0)
+    X, Y = make(400, 20, 20)
+    for params in ({}, {"C": 1.0}, {"scale": False}):
+        model = MultilabelSSVM(random_state=0, **params).fit(X, Y)
+        assert len(model.weights_) < 2000
+        assert model.converged_
+        assert model.history_[-1].planes == 0

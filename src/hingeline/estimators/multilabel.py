@@ -25,8 +25,9 @@ from hingeline.structures.graph_blocks import GraphProblem, layout, make_problem
 #: Solvers of the relaxation keep so many bytes for every pair of labels of every example.
 PAIR_BYTES = 16
 RELAXED = ("soft-bcfw", "dlpw", "dlpw-smooth")
-#: With so few, Newton steps of ``"sdm"`` cope with features of any scale, on trees of labels too.
-FEW_WEIGHTS = 2000
+#: With so few weights and a C so many times ``"scale"`` (large features that differ in scale),
+#: Newton steps of ``"sdm"`` are sooner done with trees of labels than masses are.
+FEW_WEIGHTS, LARGE_C = 2000, 300.0
 FEW_LABELS = 15  # all pairs of more are no better than a tree, and cost 40 to 300 times as much
 
 
@@ -224,7 +225,10 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
 
                 return ByLabel
             forest = bool(are_forests(compiled.problem.graphs).all())
-            if forest and compiled.exact and compiled.n_weights > FEW_WEIGHTS:
+            large = False
+            if compiled.n_weights <= FEW_WEIGHTS and not isinstance(self.C, str):
+                large = LARGE_C * self._scaled_C(compiled.problem, np.ones(compiled.n)) < self.C
+            if forest and compiled.exact and not large:
                 from hingeline.solvers.label_tree import LabelTree
 
                 return LabelTree
