@@ -332,12 +332,10 @@ class TableModel:
 
     def _check_rows(self, X: Any, *y: Any, **how: Any) -> Any:
         """Input as arrays, X dense or CSR."""
-        if sp.issparse(X) and X.format == "csr":
-            checks.check_indices(X, "X")
+        X = checks.check_indices(X, "X") if sp.issparse(X) else X
         if y:  # to be learnt from
             checks.refuse_text(X)
             checks.refuse_none(y[0])
-        X = checks.trim(X) if sp.issparse(X) and X.format == "csr" else X
         types = [np.float64, np.float32]
         if how.get("reset", True) and y and is_plain(X, y[0]):
             # What scikit-learn would find after half a millisecond: nothing to convert or refuse.
