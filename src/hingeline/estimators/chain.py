@@ -21,14 +21,8 @@ from hingeline.estimators import allowed as masks
 from hingeline.estimators import base
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.features import input as reading
-from hingeline.features.tables import (
-    Labels,
-    TokenTable,
-    is_dense,
-    refuse_scale,
-    scale_columns,
-    skip_empty,
-)
+from hingeline.features import tables
+from hingeline.features.tables import Labels, TokenTable, scale_columns
 from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
@@ -93,9 +87,9 @@ class TokenModel:
         """Tokens of the first sequences as rows, where sequences begin, and their weights."""
         self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
         self._learn_names(X)
-        refuse_scale(self.encoder_, self.scale)
+        tables.refuse_scale(self.encoder_, self.scale)
         weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
-        dense = self.encoder_ is None and is_dense(X) and self._wants_scale(True)
+        dense = self.encoder_ is None and tables.is_dense(X) and self._wants_scale(True)
         each = np.repeat(weights, np.diff(offsets))
         rows = scale_columns(self, matrix.toarray() if dense else matrix, each)
         return checks.as_csr(rows), offsets, weights
@@ -200,9 +194,8 @@ class ChainModel:
         return not asked or masks.first_invalid(asked, self.classes_, labels, offsets) is None
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
-        if infeasible.any():
-            where = int(np.argmax(infeasible))
-            raise ValueError(masks.explain_infeasible(problem, where, self.scheme_))
+        for i in np.flatnonzero(infeasible):
+            raise ValueError(masks.explain_infeasible(problem, int(i), self.scheme_))
 
     def predict(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
         """Labels of every sequence.
@@ -217,7 +210,7 @@ class ChainModel:
         """
         check_is_fitted(self, "weights_")
         again, nothing = (lambda X, allowed: self.predict(X, None, allowed)), self.classes_[:0]
-        found = skip_empty(X, lengths, again, nothing, allowed=allowed)
+        found = tables.skip_empty(X, lengths, again, nothing, allowed=allowed)
         if found is not None:
             return found
         problem = self._prepare(X, lengths, allowed)
@@ -433,8 +426,6 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         self.check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
-        from hingeline.streaming.stream import add_classes
-
         first = not stream
         with stream.undo_on_error():
             with Reporter(type(self).__name__, self.verbose).during("encoding"):
@@ -454,7 +445,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
             known = [] if classes is None else reading.plain_labels(classes)
             if first:
                 self.classes_, _ = reading.find_classes(known or flat)
-            self.classes_ = add_classes(self.classes_, [*known, *flat])
+            stream.add_classes([*known, *flat])
             self.n_features_in_ = matrix.shape[1]
             labels = reading.number_labels(flat, self.classes_)
             # Multipliers of valid outputs stay feasible when the scheme is given up.
