@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import lru_cache
 from typing import Any
@@ -155,10 +155,9 @@ def check_common(estimator: Any) -> None:
 def check_switches(estimator: Any) -> None:
     """Refuse switches that are neither true nor false."""
     for name in _SWITCHES:
-        value = getattr(estimator, name, False)
-        if value is None and getattr(type(estimator), name, False) is None:
-            continue
+        value, default = getattr(estimator, name, False), getattr(type(estimator), name, False)
         fine = isinstance(value, (bool, np.bool_, int)) and value in (0, 1)
+        fine = fine or value is default is None
         require(fine, f"{name} must be True or False, got {show(value)}.", TypeError)
 
 
@@ -408,13 +407,8 @@ def require_memory(needed: float, what: str, how: str) -> None:
 
 def available_memory() -> float:
     """Bytes that can be had without swapping, as far as the system says; else infinity."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            known = dict(line.split(":") for line in file)
-        return 1024.0 * int(known["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
+    with suppress(OSError, KeyError, ValueError), open("/proc/meminfo", encoding="ascii") as file:
+        return 1024.0 * int(dict(line.split(":") for line in file)["MemAvailable"].split()[0])
+    with suppress(AttributeError, OSError, ValueError):
         return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return math.inf
+    return math.inf

@@ -102,7 +102,7 @@ def test_attributes_belong_to_the_fit(iris: Any) -> None:
     assert not hasattr(copied, "rho_")
     model.set_params(slack="max", nu=None).fit(*iris)
     assert [name for name in FITTED if hasattr(model, name)] == ["C_"]
-    assert pytest.approx(0.6) == model.C_  # 3 over the constant and 4 features of one size
+    assert pytest.approx(3.0) == model.C_  # 3/5 for the constant and 4 features, times 5: few
 
 
 def test_weighted_examples_are_repeated_ones(iris: Any) -> None:

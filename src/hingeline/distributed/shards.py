@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from hingeline import _checks as checks
 from hingeline._checks import Array, require
@@ -45,7 +46,6 @@ from hingeline.features.input import (
     choose_encoder,
     concat_frames,
     find_classes,
-    merge_encoders,
     number_labels,
     stack_labels,
     stack_sequences,
@@ -303,6 +303,27 @@ def merge_spread(sums: list[Any]) -> tuple[Array, ...]:
 def number_own(estimator: Any, labels: list[Any]) -> Array:
     """Labels by their numbers among those of all blocks."""
     return number_labels(labels, estimator.classes_)
+
+
+def merge_encoders(
+    encoders: Sequence[Any], counts: Sequence[Array], min_count: int
+) -> tuple[Any, list[Array]]:
+    """The encoder that a fit on all blocks of data, in their order, would give.
+
+    ``encoders`` and ``counts`` are what ``count`` of an encoder returned for each block. Also
+    returns the new columns of each block's features, −1 for features that are too rare, for
+    :func:`hingeline.features.tables.renumber`. Hash collisions are those of the block with most.
+    """
+    require(len(encoders), "encoders is empty: there are no blocks.")
+    first = encoders[0]
+    check_mergeable(first)
+    for k, encoder in enumerate(encoders):
+        if type(encoder) is not type(first) or encoder.get_params() != first.get_params():
+            what = f"block {k} was counted by {encoder!r}, block 0 by {first!r}"
+            raise ValueError(f"{what}: count all blocks by one encoder.")
+    merged = clone(first).set_params(min_count=min_count)
+    merged._check_parameters()
+    return merged, merged._merge(encoders, counts)
 
 
 class Sequences(Shard):

@@ -75,8 +75,7 @@ class TokenModel:
     def feature_names_(self: Any) -> Array:
         """Names of the features, in the order of their columns."""
         check_is_fitted(self, "weights_")
-        encoder: Any = getattr(self, "encoder_", None)
-        if hasattr(encoder, "get_feature_names_out"):
+        if hasattr(encoder := self.encoder_, "get_feature_names_out"):
             return np.asarray(encoder.get_feature_names_out(), dtype=object)[: self.n_features_in_]
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
@@ -112,16 +111,14 @@ class TokenModel:
         """Tokens of new sequences as rows, and where sequences begin."""
         check_is_fitted(self, "weights_")
         self._check_names(X)
-        encoder = getattr(self, "encoder_", None)
-        if getattr(self, "features", None) is None:
-            reading.refuse_words(encoder, X, lengths)
-        matrix, offsets = reading.known_tokens(encoder, X, lengths)
-        if encoder is not None and matrix.shape[1] > self.n_features_in_:
+        if self.features is None:
+            reading.refuse_words(self.encoder_, X, lengths)
+        matrix, offsets = reading.known_tokens(self.encoder_, X, lengths)
+        if self.encoder_ is not None and matrix.shape[1] > self.n_features_in_:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
         checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
-        scaled = scale_columns(self, matrix)
-        return (matrix if scaled is matrix else checks.as_csr(scaled)), offsets
+        return checks.as_csr(scale_columns(self, matrix)), offsets
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -433,8 +430,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                     matrix, offsets, _ = self._learn_tokens(X, lengths, sample_weight)
                 else:
                     self._check_names(X)
-                    encoder = getattr(self, "encoder_", None)
-                    matrix, offsets = reading.known_tokens(encoder, X, lengths, grow=True)
+                    matrix, offsets = reading.known_tokens(self.encoder_, X, lengths, grow=True)
                     now, before, name = matrix.shape[1], self.n_features_in_, type(self).__name__
                     what = f"X has {now} features, but {name} was fitted with {before}"
                     checks.require(now >= before, f"{what}: put new ones after these.")

@@ -4,7 +4,7 @@ import math
 import numbers
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -416,7 +416,7 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         for at, count in zip(places, counts, strict=True):
             totals[at] += count
         often = totals >= self.min_count
-        self._know([name for name, keep in zip(names, often.tolist(), strict=True) if keep])
+        self._know([*compress(names, often.tolist())])
         columns = np.where(often, np.cumsum(often) - 1, -1)
         return [columns[at] for at in places]
 
@@ -471,9 +471,8 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
             often[:known] = True
             new = [*islice(reversed(vocabulary), len(vocabulary) - known)][::-1]
             _shorten(vocabulary, known)
-            for name, keep in zip(new, often[known:].tolist(), strict=True):
-                if keep:
-                    vocabulary[name] = len(vocabulary)
+            for name in compress(new, often[known:].tolist()):
+                vocabulary[name] = len(vocabulary)
             found = renumber(found, np.where(often, np.cumsum(often) - 1, -1), len(vocabulary))
         self.vocabulary_ = vocabulary
         return found

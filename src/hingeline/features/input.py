@@ -327,9 +327,8 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
 
     if isinstance(X, TokenTable):
         return TokenTemplates()
-    if not isinstance(X, (list, tuple, np.ndarray)):
-        return None
-    if isinstance(X, np.ndarray) and X.dtype.kind not in "OU":
+    numeric = isinstance(X, np.ndarray) and X.dtype.kind not in "OU"
+    if numeric or not isinstance(X, (list, tuple, np.ndarray)):
         return None
     sentences = [X] if lengths is not None else X
     for sentence in sentences:
@@ -416,7 +415,7 @@ class Encoder(  # type: ignore[call-arg]
         return self._learn(X, True)
 
     def count(self, X: Any) -> tuple[Self, SparseSequences, Array]:
-        """Learn all features of one block of data, for :func:`merge_encoders`.
+        """Learn all features of one block of data; those of all blocks are then merged.
 
         Returns a fitted clone that knows all features of X (which may be empty), X encoded by it,
         and how often each column occurs, in the sense of ``min_count``.
@@ -451,27 +450,6 @@ def check_mergeable(encoder: Any) -> None:
         what = f"{type(encoder).__name__} cannot learn its features from blocks of data"
         how = "TokenTemplates (hash_bits= learns none) or DictEncoder, or fit it beforehand"
         raise ValueError(f"{what}: use {how} and pass the numbers that it gives.")
-
-
-def merge_encoders(
-    encoders: Sequence[Any], counts: Sequence[Array], min_count: int
-) -> tuple[Any, list[Array]]:
-    """The encoder that a fit on all blocks of data, in their order, would give.
-
-    ``encoders`` and ``counts`` are what :meth:`Encoder.count` returned for each block. Also returns
-    the new columns of each block's features, −1 for features that are too rare, for
-    :func:`hingeline.features.tables.renumber`. Hash collisions are those of the block with most.
-    """
-    require(len(encoders), "encoders is empty: there are no blocks.")
-    first = encoders[0]
-    check_mergeable(first)
-    for k, encoder in enumerate(encoders):
-        if type(encoder) is not type(first) or encoder.get_params() != first.get_params():
-            what = f"block {k} was counted by {encoder!r}, block 0 by {first!r}"
-            raise ValueError(f"{what}: count all blocks by one encoder.")
-    merged = clone(first).set_params(min_count=min_count)
-    merged._check_parameters()
-    return merged, merged._merge(encoders, counts)
 
 
 def _stack_rows(X: Any) -> tuple[Any, Array | None]:
