@@ -54,13 +54,8 @@ SHORT = 64  # A row of the matrix with more entries is sorted by SciPy.
 MOST_ATOMS = 2**21  # A table with more atoms is not kept for the next call.
 
 
-def _of_addresses(build: Any, result: Any) -> Any:
-    """A function of addresses that only kernels can call; ``build`` writes its code."""
-    return build_as(lambda *addresses: None, build, result)
-
-
 def _c_function(name: str, result: Any) -> Any:
-    """A function of the interpreter's C interface."""
+    """A function of the interpreter's C interface, of addresses; only kernels can call it."""
 
     def build(builder: Any, *addresses: Any) -> Any:
         kind = ir.FunctionType(_C_TYPES[result], [ir.IntType(64)] * len(addresses))
@@ -68,7 +63,7 @@ def _c_function(name: str, result: Any) -> Any:
         found = builder.call(function, addresses)
         return None if result == types.void else found
 
-    return _of_addresses(build, result)
+    return build_as(lambda *addresses: None, build, result)
 
 
 def _load_type(builder: Any, address: Any) -> Any:
@@ -83,8 +78,8 @@ def _ask_memory(builder: Any, address: Any) -> None:
     ask_memory(builder, builder.inttoptr(address, ir.IntType(8).as_pointer()))
 
 
-_type_of = _of_addresses(_load_type, types.int64)
-_prefetch = _of_addresses(_ask_memory, types.void)
+_type_of: Any = build_as(lambda address: None, _load_type, types.int64)
+_prefetch: Any = build_as(lambda address: None, _ask_memory, types.void)
 _take_gil = _c_function("PyGILState_Ensure", types.int32)
 _give_gil_back = _c_function("PyGILState_Release", types.void)
 _next_item = _c_function("PyDict_Next", types.int32)
