@@ -6,7 +6,8 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from copy import copy
 from functools import lru_cache
 from typing import Any
 
@@ -154,11 +155,10 @@ def check_common(estimator: Any) -> None:
 def check_switches(estimator: Any) -> None:
     """Refuse switches that are neither true nor false."""
     for name in _SWITCHES:
-        value = getattr(estimator, name, False)
-        if value is None and getattr(type(estimator), name, False) is None:
-            continue
-        if not isinstance(value, (bool, np.bool_, int)) or value not in (0, 1):
-            raise TypeError(f"{name} must be True or False, got {show(value)}.")
+        value, default = getattr(estimator, name, False), getattr(type(estimator), name, False)
+        fine = isinstance(value, (bool, np.bool_, int)) and value in (0, 1)
+        fine = fine or value is default is None
+        require(fine, f"{name} must be True or False, got {show(value)}.", TypeError)
 
 
 def check_nu(estimator: Any) -> None:
@@ -313,12 +313,7 @@ def check_finite(values: Array, where: str) -> None:
 
 
 def number_classes(y: Array) -> tuple[Array, Array]:
-    """The classes, sorted, and each label's number; integers close together are counted."""
-    if y.dtype.kind == "i" and len(y) and int(y.max()) - (least := int(y.min())) < len(y):
-        places = y.astype(np.int64) - least
-        known = np.bincount(places) > 0
-        places = places if known.all() else (np.cumsum(known) - 1)[places]
-        return (np.flatnonzero(known) + least).astype(y.dtype), places
+    """The classes, sorted, and each label's number."""
     how = "; give texts or numbers, not both."
     with retell("y holds labels without an order: ", how, TypeError, error=TypeError):
         return np.unique(y, return_inverse=True)
@@ -345,23 +340,20 @@ def trim(matrix: Any) -> Any:
     return matrix.copy() if len(matrix.data) > matrix.indptr[-1] else matrix
 
 
-def check_indices(rows: Any, where: str) -> None:
-    """Refuse CSR rows whose indices do not fit the shape: kernels do not look before they read."""
-    starts, columns = rows.indptr, rows.indices
-    fine = len(starts) == rows.shape[0] + 1 and starts[0] == 0
-    fine = fine and np.diff(starts).min(initial=0) >= 0
-    fine = fine and starts[-1] <= min(len(columns), len(rows.data))
-    fine = fine and columns.min(initial=0) >= 0 and columns.max(initial=-1) < rows.shape[1]
-    what = f"{where} is a sparse matrix whose indices do not fit its shape {rows.shape}"
-    require(fine, f"{what}: make it again with the right shape.")
+def check_indices(matrix: Any, where: str) -> Any:
+    """A sparse matrix, trimmed; indices that miss its shape are refused: kernels do not look."""
+    if not hasattr(matrix, "check_format"):  # none of rows or columns: SciPy makes the indices
+        return matrix
+    what = f"{where} is a sparse matrix whose indices do not fit its shape {matrix.shape} ("
+    with retell(what, "): make it again with the right shape."):
+        copy(matrix).check_format()  # which prunes: the caller's matrix is left alone
+    return trim(matrix)
 
 
 def numeric_rows(x: Any, where: str) -> Any:
     """One array or sparse matrix, dense or CSR, of finite numbers, float64 or float32."""
     if sp.issparse(x):
-        rows = x.tocsr()
-        check_indices(rows, where)
-        rows = trim(rows)
+        rows = check_indices(x, where).tocsr()
     else:
         refuse_text(x, where)
         try:
@@ -415,13 +407,8 @@ def require_memory(needed: float, what: str, how: str) -> None:
 
 def available_memory() -> float:
     """Bytes that can be had without swapping, as far as the system says; else infinity."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            known = dict(line.split(":") for line in file)
-        return 1024.0 * int(known["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
+    with suppress(OSError, KeyError, ValueError), open("/proc/meminfo", encoding="ascii") as file:
+        return 1024.0 * int(dict(line.split(":") for line in file)["MemAvailable"].split()[0])
+    with suppress(AttributeError, OSError, ValueError):
         return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return math.inf
+    return math.inf

@@ -54,12 +54,12 @@ def file_beside(source: Any, *replacements: tuple[str, str]) -> Any:
 
 
 @contextlib.contextmanager
-def _named(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Errors of the system name this file where they name none."""
+def _named(path: str | os.PathLike[str], beside: bool = False) -> Iterator[None]:
+    """Errors of the system name this file where they name none, or one ``beside`` it."""
     try:
         yield
     except OSError as error:
-        if error.errno is None or error.filename is not None:
+        if error.errno is None or (error.filename is not None and not beside):
             raise
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
 
@@ -79,10 +79,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         return
     beginning = os.fsdecode(b"." + os.fsencode(target.name)[:_SHARE] + b".")
     _remove_stale(target.parent, beginning)
-    try:
+    with _named(path, beside=True):
         file, temporary = _create(target.parent, beginning)
-    except OSError as error:  # name the file that the caller named
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
     try:
         with _named(path), file:
             yield file

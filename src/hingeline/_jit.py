@@ -2,7 +2,7 @@
 
 ``kernel`` makes an entry point: compiled at its first call, cached on disk, releasing the GIL.
 ``helper`` makes a function that kernels call; it stays a plain Python function outside them.
-``built_as`` and ``by_class`` say what compiled code runs instead of a plain function.
+``build_as`` and ``by_class`` say what compiled code runs instead of a plain function.
 
 Two things are done here once so that nobody has to remember them elsewhere:
 
@@ -44,6 +44,7 @@ from numba import types
 from numba.core import sigutils
 from numba.core.caching import NullCache
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import TypingError
 from numba.core.serialize import dumps
 from numba.core.typing import templates
 from numba.core.typing.templates import infer, infer_global
@@ -488,18 +489,40 @@ def strict_helper(function: F) -> F:
     return _helper(function, False)
 
 
-def built_as(stub: Callable[..., Any]) -> Callable[[F], F]:
-    """Decorate what builds the code that kernels run in place of ``stub``, as an intrinsic does."""
+def build_as(stub: F, build: Callable[..., Any], result: Any) -> F:
+    """``stub``; kernels run what ``build(builder, *arguments)`` builds, with arrays as pointers.
 
-    def register(define: F) -> F:
-        _BUILT_AS[stub] = define
-        template = templates.make_intrinsic_template(stub, define, stub.__name__)
-        template.generic = _type_built
-        infer(template)
-        infer_global(stub, types.Function(template))
-        return define
+    That is of the type ``result``, and nothing for ``types.void``.
+    """
+    numbers = {True: types.int64, False: types.float64}
 
-    return register
+    def define(typing_context: Any, *kinds: Any) -> Any:
+        for kind in kinds:
+            if isinstance(kind, types.Array) and (kind.ndim, kind.layout) != (1, "C"):
+                raise TypingError(f"wants contiguous vectors, got {kind}.")
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointers = [
+                context.make_array(kind)(context, builder, value).data
+                if isinstance(kind, types.Array)
+                else value
+                for kind, value in zip(signature.args, arguments, strict=True)
+            ]
+            built = build(builder, *pointers)
+            return context.get_dummy_value() if built is None else built
+
+        def widest(kind: Any) -> Any:
+            whole = isinstance(kind, types.Integer)
+            return kind if isinstance(kind, types.Array) else numbers[whole]
+
+        return result(*map(widest, kinds)), generate
+
+    _BUILT_AS[stub] = define
+    template = templates.make_intrinsic_template(stub, define, stub.__name__)
+    template.generic = _type_built
+    infer(template)
+    infer_global(stub, types.Function(template))
+    return stub
 
 
 def _type_built(template: Any, arguments: Any, keywords: Any) -> Any:
@@ -535,16 +558,17 @@ def prefetch(array: Any, index: int) -> None:
     """Ask the processor to load ``array[index]`` soon; a hint that computes nothing."""
 
 
-@built_as(prefetch)
-def _build_prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        byte = ir.IntType(8).as_pointer()
-        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        flag = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        builder.call(function, [pointer, flag(0), flag(3), flag(1)])  # read, keep, data
-        return context.get_dummy_value()
+def ask_memory(builder: Any, place: Any) -> None:
+    """Build that hint for a place in memory."""
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+    place = builder.bitcast(place, byte)
+    builder.call(function, [place, flag(0), flag(3), flag(1)])  # read, keep, data
 
-    return types.void(array, index), generate
+
+def _build_prefetch(builder: Any, data: Any, index: Any) -> None:
+    ask_memory(builder, builder.gep(data, [index]))
+
+
+build_as(prefetch, _build_prefetch, types.void)

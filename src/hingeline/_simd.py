@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core.errors import TypingError
 
 from hingeline._checks import Array
-from hingeline._jit import built_as, finite_helper, helper
+from hingeline._jit import build_as, finite_helper, helper
 
 _LANES = 4  # Features whose products are summed apart, to keep the multipliers busy.
 _FLAGS = ("nsz", "arcp", "contract", "afn", "reassoc")
@@ -192,35 +191,6 @@ class _Block:
         return self.reduce(zero, count, -np.inf, term, self.greater, self.greater)
 
 
-def _build_as(stub: Callable[..., Any], build: Callable[..., Any], result: Any) -> Any:
-    """``stub``; kernels run what ``build(builder, *arguments)`` builds, with arrays as pointers."""
-
-    @built_as(stub)
-    def define(typing_context: Any, *kinds: Any) -> Any:
-        for kind in kinds:
-            if isinstance(kind, types.Array) and (kind.ndim, kind.layout) != (1, "C"):
-                raise TypingError(f"wants contiguous vectors, got {kind}.")
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointers = [
-                context.make_array(kind)(context, builder, value).data
-                if isinstance(kind, types.Array)
-                else value
-                for kind, value in zip(signature.args, arguments, strict=True)
-            ]
-            return build(builder, *pointers)
-
-        numbers = {True: types.int64, False: types.float64}
-        return result(
-            *(
-                k if isinstance(k, types.Array) else numbers[isinstance(k, types.Integer)]
-                for k in kinds
-            )
-        ), generate
-
-    return stub
-
-
 def _by_columns(build: Callable[..., Any]) -> Any:
     """A function of ``stride`` and more: what ``build(block, first, stride, …)`` does with blocks.
 
@@ -242,7 +212,7 @@ def _by_columns(build: Callable[..., Any]) -> Any:
             build(four, first, stride, *arguments)
         return builder.select(has_four, after, first)
 
-    return _build_as(lambda stride, *arguments: 0, build_all, types.int64)
+    return build_as(lambda stride, *arguments: 0, build_all, types.int64)
 
 
 @_by_columns
@@ -450,7 +420,7 @@ def _max_of_blocks(table: Array, start: int, blocks: int) -> float:
     return float(table[start : start + 8 * blocks].max(initial=-np.inf))
 
 
-_build_as(_max_of_blocks, _build_row_max, types.float64)
+build_as(_max_of_blocks, _build_row_max, types.float64)
 
 
 @helper

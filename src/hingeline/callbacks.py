@@ -62,8 +62,7 @@ class EarlyStopping:
         """Score the pass and stop if the patience is over."""
         if state.row.passes == 1:  # a new fit
             self.scores_ = []
-        weights = state.weights
-        self.estimator.weights_ = weights
+        self.estimator.weights_ = weights = state.weights
         known = self.X, self.y
         judge, more = self.scoring, self.score_params
         score = judge(self.estimator, *known) if judge else self.estimator.score(*known, **more)

@@ -13,7 +13,9 @@ import threading
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -802,6 +804,30 @@ def test_weights_of_examples_count_as_on_one_machine(here, kind):
         fit_blocks(estimator, [(X, y, weights[:3])])
     with pytest.raises(ValueError, match="finite and ≥ 0"):
         fit_blocks(estimator, [(X, y, -weights)])
+
+
+def test_parts_are_given_as_to_fit(here):
+    """Frames, and sparse indicators; two parts in a block are put together."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(48, 4))
+    Y = (X[:, :3] > 0).astype(int)
+    estimator = MultilabelSSVM(C=1.0, tol=0.1, edges="none", random_state=0)
+    plain = fit_blocks(estimator, cut(X, Y, 4), blocks=2)
+    names = ["red", "green", "blue"]
+    for form in (sp.csr_matrix, lambda y: pd.DataFrame(y, columns=names)):
+        model = fit_blocks(estimator, cut(pd.DataFrame(X), form(Y), 4), blocks=2)
+        np.testing.assert_array_equal(model.weights_, plain.weights_)
+    assert model.classes_.tolist() == names
+    with pytest.raises(ValueError, match="y is a list of label sets: turn it into indicators"):
+        fit_blocks(estimator, [(X, [["red"], ["green", "blue"]] * 24)])
+
+
+def test_broken_sparse_rows_are_refused(here):
+    broken = sp.csr_matrix(np.eye(4))
+    broken.indices[-1] = 1_000_000
+    for estimator, y in ((MulticlassSSVM(), [0, 1, 2, 0]), (MultilabelSSVM(), np.eye(4, 2))):
+        with pytest.raises(ValueError, match="whose indices do not fit its shape"):
+            fit_blocks(estimator, [(broken, y)])
 
 
 def test_labels_that_differ_by_case_are_named(tmp_path, here):

@@ -101,9 +101,10 @@ def test_bad_values(iris: Any, values: Any, error: Any, text: str) -> None:
         C_path(MulticlassSSVM(), *iris, Cs=values)
 
 
-def test_pipelines_are_refused(iris: Any) -> None:
+@pytest.mark.parametrize("path", [nu_path, C_path])
+def test_pipelines_are_refused(path: Any, iris: Any) -> None:
     with pytest.raises(TypeError, match="got Pipeline: for a pipeline, transform X first"):
-        nu_path(make_pipeline(StandardScaler(), MulticlassSSVM()), *iris)
+        path(make_pipeline(StandardScaler(), MulticlassSSVM()), *iris)
 
 
 def test_plot(tmp_path: Any, iris: Any) -> None:

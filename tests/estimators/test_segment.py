@@ -231,6 +231,27 @@ def test_empty_sentences_have_no_spans(data, fitted):
     assert fitted.predict_spans([]) == fitted.predict([]) == []
 
 
+def test_spans_are_compared_when_they_are_saved(tmp_path):
+    """As wholes: there may be more or fewer of them, or none."""
+    X = [["from", "New", "York"], ["it", "is", "far"], ["Lima", "is", "far"]]
+    y = [[(1, 3, "LOC")], [], [(0, 1, "LOC")]]
+    model = SegmentSSVM(C=10.0, random_state=0).fit(X, y)
+    told = model.save(tmp_path / "a.hinge", check=(X, y), sparse=100.0)  # no weight is left
+    assert told["n_checked"] == 3
+    assert (
+        told["changed_predictions"]
+        == np.mean(
+            [
+                a != b
+                for a, b in zip(
+                    model.predict(X), hingeline.load(tmp_path / "a.hinge").predict(X), strict=True
+                )
+            ]
+        )
+        > 0.0
+    )
+
+
 def test_files_and_pickles_predict_the_same(data, fitted, tmp_path):
     X, _ = data
     fitted.save(tmp_path / "a.hinge")

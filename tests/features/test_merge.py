@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
+from hingeline.distributed.shards import merge_encoders
 from hingeline.features import DictEncoder, PerToken, TokenTable, TokenTemplates, vocabulary
-from hingeline.features.input import merge_encoders
 from hingeline.features.tables import renumber
 
 WORDS = ["the", "cat", "Cat", "sat", "on", "a", "mat", "dog", "7", "über", "x" * 9]

@@ -140,10 +140,9 @@ def _read_header(text: TextSource, lines: Iterator[str]) -> list[_Attribute]:
 
 
 def _read_attribute(text: TextSource, declaration: str) -> _Attribute:
-    match = _NAME.match(declaration)
-    if match is None:
-        what = f"{shown(declaration)} is not a name and a type"
-        raise text.error(f"{what}; write @attribute NAME numeric.")
+    match: Any = _NAME.match(declaration)
+    what = f"{shown(declaration)} is not a name and a type; write @attribute NAME numeric."
+    text.require(match, what)
     (name,), kind = _unquote([match[1]]), declaration[match.end() :].strip()
     if kind.lower() in ("numeric", "real", "integer"):
         return _Attribute(name)
@@ -193,8 +192,7 @@ def read_arff(source: File, labels: File | Sequence[str] | int | None = None) ->
         rows = SparseRows()
         matrix = _read_rows(text, lines, attributes, rows)
         Y = sp.csr_matrix(matrix[:, wanted])
-        if (wrong := Y.data != 1.0).any():
-            k = int(np.argmax(wrong))
+        for k in np.flatnonzero(Y.data != 1.0):
             line = rows.lines[int(np.searchsorted(Y.indptr, k, side="right")) - 1]
             what = f"the label {shown(names[wanted[Y.indices[k]]])} is {Y.data[k]:g}"
             how = "labels must be 0 or 1 (one label of several: use SVMlight)."

@@ -78,15 +78,12 @@ def read_conll(
             lines = _blank_out(lines, exact, builder.width, bool(blanks[-1][-1]))
             flat, counts = _fields(lines, exact)
             blank = counts == 0
-            wrong = np.flatnonzero(~blank & (counts != builder.width))
-            if len(wrong):
+            for k in np.flatnonzero(~blank & (counts != builder.width)).tolist():
                 between = "spaces" if exact is None else shown(exact)
-                k = int(wrong[0])
-                expected = f"{builder.width} column{'s' if builder.width > 1 else ''}"
+                expected = count_of(builder.width, "column")
                 what = f"expected {expected} separated by {between} as in the lines before"
-                remedy = "correct the line."
-                if lines[k].startswith(b"#"):
-                    remedy = "put comments before a sentence, after a blank line."
+                remedy = "put comments before a sentence, after a blank line."
+                remedy = remedy if lines[k].startswith(b"#") else "correct the line."
                 raise text.error(f"{what}, found {counts[k]}; {remedy}", first + k)
             builder.extend([flat[k :: builder.width] for k in range(builder.width)])
             blanks.append(blank)
@@ -98,13 +95,9 @@ def read_conll(
 
 def _first_token(lines: list[bytes]) -> int | None:
     """The number of the first line that is neither blank nor a comment, if there is any."""
-    comment = None
-    for k, line in enumerate(lines):
-        if line.strip() and not line.startswith(_DOCSTART):
-            if not line.startswith(b"#"):
-                return k
-            comment = k if comment is None else comment
-    return comment
+    found = [k for k, line in enumerate(lines) if line.strip() and not line.startswith(_DOCSTART)]
+    plain = (k for k in found if not lines[k].startswith(b"#"))
+    return next(plain, found[0] if found else None)
 
 
 def header_of(lines: list[bytes]) -> bytes:

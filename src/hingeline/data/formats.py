@@ -114,10 +114,9 @@ def read_any(source: File, format: str = "auto", **options: Any) -> tuple[Format
             source = open_text(source)
         format = detect_format(source)
     found = find_format(format)
-    for name in given:
-        if name not in found.options:
-            known = ", ".join(found.options) or "none"
-            raise ValueError(f"the format {format!r} has no option {name!r}: it has {known}.")
+    for name in [name for name in given if name not in found.options]:
+        known = ", ".join(found.options) or "none"
+        raise ValueError(f"the format {format!r} has no option {name!r}: it has {known}.")
     return found, found.read(source, **given)
 
 

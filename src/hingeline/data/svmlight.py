@@ -169,8 +169,7 @@ class _Rows(SparseRows):
             (falling, "index {0} follows {1}; sort the features of a line and give each once"),
             (~np.isfinite(values), "the value of index {0} is {2}; leave out what is not finite"),
         ):
-            if wrong.any():
-                k = int(np.argmax(wrong))
+            for k in np.flatnonzero(wrong):
                 what = problem.format(indices[k], indices[k - 1], values[k])
                 row = int(np.searchsorted(starts, k, side="right")) - 1
                 raise self.text.error(f"{what}.", self.lines[row])
@@ -202,8 +201,7 @@ def read_svmlight(
     with open_text(source) as text:
         rows = _Rows(text)
         y = np.array([_number(head) for head in rows.heads])
-        if not np.all(np.isfinite(y)):
-            i = int(np.argmin(np.isfinite(y)))
+        for i in np.flatnonzero(~np.isfinite(y)):
             what = f"the label {shown(rows.heads[i])} is not a number"
             what = what if rows.heads[i] else "there is no label"
             raise text.error(f"{what}; correct the line.", rows.lines[i])

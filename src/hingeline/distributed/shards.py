@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from hingeline import _checks as checks
 from hingeline._checks import Array, require
@@ -34,12 +35,17 @@ from hingeline.estimators.chain import ChainSSVM
 from hingeline.estimators.custom import SSVM
 from hingeline.estimators.graph import GraphSSVM, check_graphs, choose_edge_scales, stack_features
 from hingeline.estimators.multiclass import MulticlassSSVM
-from hingeline.estimators.multilabel import MultilabelSSVM, find_pairs, read_indicator
+from hingeline.estimators.multilabel import (
+    MultilabelSSVM,
+    find_pairs,
+    read_indicator,
+    refuse_label_sets,
+)
 from hingeline.features.input import (
     check_mergeable,
     choose_encoder,
+    concat_frames,
     find_classes,
-    merge_encoders,
     number_labels,
     stack_labels,
     stack_sequences,
@@ -152,12 +158,14 @@ def _join(Xs: Sequence[Any]) -> Any:
         return SparseSequences(_join([X.matrix for X in Xs]), np.cumsum([0, *lengths]))
     if isinstance(first, np.ndarray):
         return np.concatenate(Xs)
+    if hasattr(first, "columns"):
+        return concat_frames(Xs)
     return [x for X in Xs for x in X]
 
 
 def _join_labels(ys: Sequence[Any]) -> Any:
-    if len(ys) == 1:
-        return ys[0]
+    if len(ys) == 1 or sp.issparse(ys[0]) or hasattr(ys[0], "columns"):
+        return _join(ys)
     if not all(isinstance(y, np.ndarray) and y.ndim for y in ys):
         return [label for y in ys for label in y]
     if ys[0].ndim == 2:  # files of label sets end where the last label is
@@ -297,6 +305,27 @@ def number_own(estimator: Any, labels: list[Any]) -> Array:
     return number_labels(labels, estimator.classes_)
 
 
+def merge_encoders(
+    encoders: Sequence[Any], counts: Sequence[Array], min_count: int
+) -> tuple[Any, list[Array]]:
+    """The encoder that a fit on all blocks of data, in their order, would give.
+
+    ``encoders`` and ``counts`` are what ``count`` of an encoder returned for each block. Also
+    returns the new columns of each block's features, −1 for features that are too rare, for
+    :func:`hingeline.features.tables.renumber`. Hash collisions are those of the block with most.
+    """
+    require(len(encoders), "encoders is empty: there are no blocks.")
+    first = encoders[0]
+    check_mergeable(first)
+    for k, encoder in enumerate(encoders):
+        if type(encoder) is not type(first) or encoder.get_params() != first.get_params():
+            what = f"block {k} was counted by {encoder!r}, block 0 by {first!r}"
+            raise ValueError(f"{what}: count all blocks by one encoder.")
+    merged = clone(first).set_params(min_count=min_count)
+    merged._check_parameters()
+    return merged, merged._merge(encoders, counts)
+
+
 class Sequences(Shard):
     """For :class:`hingeline.ChainSSVM`."""
 
@@ -351,11 +380,10 @@ class Rows(Shard):
     def __init__(self, estimator: Any, X: Any, y: Any, weights: Array) -> None:
         self.weights = weights
         checks.refuse_none(y)
-        self.matrix, self.y = checks.as_csr(X), np.asarray(y)
+        self.matrix, self.y = checks.numeric_matrix(X, "X"), np.asarray(y)
         n = self.matrix.shape[0]
         text = f"X has {n} rows and y has {self.y.shape}: give one label per row."
         require(self.y.shape == (n,), text)
-        checks.check_finite(self.matrix.data, "X")
         self.told = measure_rows(estimator, self.matrix, sp.issparse(X), weights)
         self.told["labels"] = Counter(self.y.tolist())
 
@@ -387,9 +415,11 @@ class LabelSets(Shard):
             ("edges", estimator.edges == "tree", "name the pairs, or use 'full' or 'none'"),
         ):
             require(not value, f"{name} needs all rows together, which blocks do not have: {how}.")
-        self.matrix = checks.as_csr(X)
+        self.matrix = checks.numeric_matrix(X, "X")
         self.told = measure_rows(estimator, self.matrix, sp.issparse(X), weights)
-        self.indicator, self.told["classes"] = read_indicator(np.asarray(y), None)
+        refuse_label_sets(y)
+        found = read_indicator(y, getattr(y, "columns", None))
+        self.indicator, self.told["classes"] = found
         self.told["n_labels"] = self.indicator.shape[1]  # one label has two classes
 
     @staticmethod

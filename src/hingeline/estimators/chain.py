@@ -21,14 +21,8 @@ from hingeline.estimators import allowed as masks
 from hingeline.estimators import base
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.features import input as reading
-from hingeline.features.tables import (
-    Labels,
-    TokenTable,
-    is_dense,
-    refuse_scale,
-    scale_columns,
-    skip_empty,
-)
+from hingeline.features import tables
+from hingeline.features.tables import Labels, TokenTable, scale_columns
 from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
@@ -81,8 +75,7 @@ class TokenModel:
     def feature_names_(self: Any) -> Array:
         """Names of the features, in the order of their columns."""
         check_is_fitted(self, "weights_")
-        encoder: Any = getattr(self, "encoder_", None)
-        if hasattr(encoder, "get_feature_names_out"):
+        if hasattr(encoder := self.encoder_, "get_feature_names_out"):
             return np.asarray(encoder.get_feature_names_out(), dtype=object)[: self.n_features_in_]
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
@@ -93,9 +86,9 @@ class TokenModel:
         """Tokens of the first sequences as rows, where sequences begin, and their weights."""
         self.encoder_, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
         self._learn_names(X)
-        refuse_scale(self.encoder_, self.scale)
+        tables.refuse_scale(self.encoder_, self.scale)
         weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
-        dense = self.encoder_ is None and is_dense(X) and self._wants_scale(True)
+        dense = self.encoder_ is None and tables.is_dense(X) and self._wants_scale(True)
         each = np.repeat(weights, np.diff(offsets))
         rows = scale_columns(self, matrix.toarray() if dense else matrix, each)
         return checks.as_csr(rows), offsets, weights
@@ -118,16 +111,14 @@ class TokenModel:
         """Tokens of new sequences as rows, and where sequences begin."""
         check_is_fitted(self, "weights_")
         self._check_names(X)
-        encoder = getattr(self, "encoder_", None)
-        if getattr(self, "features", None) is None:
-            reading.refuse_words(encoder, X, lengths)
-        matrix, offsets = reading.known_tokens(encoder, X, lengths)
-        if encoder is not None and matrix.shape[1] > self.n_features_in_:
+        if self.features is None:
+            reading.refuse_words(self.encoder_, X, lengths)
+        matrix, offsets = reading.known_tokens(self.encoder_, X, lengths)
+        if self.encoder_ is not None and matrix.shape[1] > self.n_features_in_:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
         checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
-        scaled = scale_columns(self, matrix)
-        return (matrix if scaled is matrix else checks.as_csr(scaled)), offsets
+        return checks.as_csr(scale_columns(self, matrix)), offsets
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -200,9 +191,8 @@ class ChainModel:
         return not asked or masks.first_invalid(asked, self.classes_, labels, offsets) is None
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
-        if infeasible.any():
-            where = int(np.argmax(infeasible))
-            raise ValueError(masks.explain_infeasible(problem, where, self.scheme_))
+        for i in np.flatnonzero(infeasible):
+            raise ValueError(masks.explain_infeasible(problem, int(i), self.scheme_))
 
     def predict(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
         """Labels of every sequence.
@@ -217,7 +207,7 @@ class ChainModel:
         """
         check_is_fitted(self, "weights_")
         again, nothing = (lambda X, allowed: self.predict(X, None, allowed)), self.classes_[:0]
-        found = skip_empty(X, lengths, again, nothing, allowed=allowed)
+        found = tables.skip_empty(X, lengths, again, nothing, allowed=allowed)
         if found is not None:
             return found
         problem = self._prepare(X, lengths, allowed)
@@ -433,8 +423,6 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
         self.check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
-        from hingeline.streaming.stream import add_classes
-
         first = not stream
         with stream.undo_on_error():
             with Reporter(type(self).__name__, self.verbose).during("encoding"):
@@ -442,8 +430,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                     matrix, offsets, _ = self._learn_tokens(X, lengths, sample_weight)
                 else:
                     self._check_names(X)
-                    encoder = getattr(self, "encoder_", None)
-                    matrix, offsets = reading.known_tokens(encoder, X, lengths, grow=True)
+                    matrix, offsets = reading.known_tokens(self.encoder_, X, lengths, grow=True)
                     now, before, name = matrix.shape[1], self.n_features_in_, type(self).__name__
                     what = f"X has {now} features, but {name} was fitted with {before}"
                     checks.require(now >= before, f"{what}: put new ones after these.")
@@ -454,7 +441,7 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
             known = [] if classes is None else reading.plain_labels(classes)
             if first:
                 self.classes_, _ = reading.find_classes(known or flat)
-            self.classes_ = add_classes(self.classes_, [*known, *flat])
+            stream.add_classes([*known, *flat])
             self.n_features_in_ = matrix.shape[1]
             labels = reading.number_labels(flat, self.classes_)
             # Multipliers of valid outputs stay feasible when the scheme is given up.
@@ -549,8 +536,6 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
     >>> X = [np.eye(3)[[0, 1, 2]], np.eye(3)[[2, 1]]]
     >>> y = [["a", "b", "a"], ["a", "b"]]
     >>> tagger = ChainCRF(C=10.0).fit(X, y)
-    >>> [list(map(str, labels)) for labels in tagger.predict(X)]
-    [['a', 'b', 'a'], ['a', 'b']]
     >>> tagger.predict_marginals(X)[1].round(2)
     array([[0.98, 0.02],
            [0.05, 0.95]])

@@ -26,8 +26,8 @@ class SSVM(BaseSSVM, BaseModel):
     Parameters
     ----------
     structure : Structure
-        What an output is; see :class:`hingeline.Structure`. Plain Python methods run interpreted,
-        ``@njit`` methods are compiled into the solver.
+        What an output is; :class:`hingeline.Structure` says how to write one, with an example of a
+        fit. Plain Python methods run interpreted, ``@njit`` methods are compiled into the solver.
     slack, rescale : str
         ``slack="squared"`` and ``rescale="slack"`` need the structure's ``decode_by_loss``.
     violators : "argmax", int or "all", optional
@@ -38,25 +38,6 @@ class SSVM(BaseSSVM, BaseModel):
     ----------
     weights_ : ndarray; in the order of the structure's joint features
     n_features_in_ : int; joint features
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hingeline import SSVM, Structure
-    >>> class Sign(Structure):
-    ...     def joint_feature(self, x, y):
-    ...         return x * (2 * y[0] - 1)
-    ...
-    ...     def loss(self, y_true, y):
-    ...         return float(y_true[0] != y[0])
-    ...
-    ...     def decode(self, x, w, y_true, loss_scale):
-    ...         gain = loss_scale * (1 - 2 * y_true[0]) if loss_scale else 0.0
-    ...         return np.array([int(2 * w @ x + gain > 0)])
-    >>> X, y = [np.array([1.0, 2.0]), np.array([-1.0, 1.0])], [[1], [0]]
-    >>> model = SSVM(Sign(), C=10.0, random_state=0).fit(X, y)
-    >>> [labels.tolist() for labels in model.predict(X)]
-    [[1], [0]]
     """
 
     structure: Any = None

@@ -14,6 +14,7 @@ from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Layout
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, TableModel, share_docs
+from hingeline.features.input import number_labels
 from hingeline.features.tables import scale_columns
 from hingeline.structures import multiclass
 
@@ -123,8 +124,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
         self.check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
-        from hingeline.streaming.stream import add_classes
-
         first = not stream
         with stream.undo_on_error():
             X, y = self._check_batch(X, y, first)
@@ -133,11 +132,10 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
             if first:
                 self.classes_ = np.unique(y if classes is None else classes)
             more = [] if classes is None else np.unique(classes).tolist()
-            self.classes_ = add_classes(self.classes_, [*more, *distinct.tolist()])
+            stream.add_classes([*more, *distinct.tolist()])
             text = "at least 2 classes are needed: pass classes= at the first call."
             checks.require(len(self.classes_) > 1, text)
-            index = {label: k for k, label in enumerate(self.classes_.tolist())}
-            table = np.array([index[label] for label in distinct.tolist()], dtype=np.int32)
+            table = number_labels(distinct.tolist(), self.classes_)
             weights = checks.check_sample_weight(sample_weight, len(numbers))
             rows = checks.as_csr(scale_columns(self, X, weights if first else None))
             stream.learn((rows, None, table[numbers]), weights, passes, memory)

@@ -58,16 +58,17 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
     return y.astype(np.int32), classes
 
 
-def _are_label_sets(y: Any) -> bool:
-    """Whether y lists the labels of every example: rows of names, or of different lengths."""
+def refuse_label_sets(y: Any) -> None:
+    """Refuse y that lists the labels of every example: rows of names, or of different lengths."""
     if hasattr(y, "to_list") or getattr(getattr(y, "dtype", None), "kind", "") == "O":
         y = y.to_list() if hasattr(y, "to_list") else y.tolist()
-    if not isinstance(y, (list, tuple)):
-        return False
-    rows = [row for row in y if isinstance(row, (list, tuple))]
-    if any(isinstance(row, (set, frozenset)) for row in y) or len({*map(len, rows)}) > 1:
-        return True
-    return any(len(row) == 0 or isinstance(row[0], str) for row in rows)
+    given = y if isinstance(y, (list, tuple)) else ()
+    rows = [row for row in given if isinstance(row, (list, tuple))]
+    sets = any(isinstance(row, (set, frozenset)) for row in given) or len({*map(len, rows)}) > 1
+    sets = sets or any(len(row) == 0 or isinstance(row[0], str) for row in rows)
+    what = "y is a list of label sets: turn it into indicators first, with"
+    how = "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)"
+    checks.require(not sets, f"{what} {how}.")
 
 
 def find_pairs(edges: Any, indicator: Array, weights: Array) -> Array:
@@ -170,9 +171,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
-        what = "y is a list of label sets: turn it into indicators first, with"
-        how = "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)"
-        checks.require(not _are_label_sets(y), f"{what} {how}.")
+        refuse_label_sets(y)
         names = getattr(y, "columns", None)
         X, y = self._check_rows(X, y, multi_output=True)
         indicator, self.classes_ = read_indicator(y, names)

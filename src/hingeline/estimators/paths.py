@@ -131,10 +131,9 @@ def C_path(estimator: BaseSSVM, X: Any, y: Any, Cs: Values = None, **fit_params:
     >>> bool((path.relative_gaps <= 0.01).all())
     True
     """
-    default = type(estimator).C
-    middle = default if isinstance(default, float) else 0.1
+    model = _start(estimator, nu=None)
+    middle = model.C if isinstance(model.C, float) else 0.1
     values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * middle if Cs is None else Cs)
-    model = _start(estimator, slack="max" if estimator.slack == "nu" else estimator.slack, nu=None)
     return _walk(model, "C", values, partial(model.fit, X, y, **fit_params))
 
 
@@ -383,6 +382,7 @@ def _start(estimator: BaseSSVM, **params: Any) -> Any:
     what = f"a path needs one of Hingeline's estimators, got {type(estimator).__name__}"
     fine = isinstance(estimator, BaseSSVM)
     require(fine, f"{what}: for a pipeline, transform X first.", TypeError)
+    params.setdefault("slack", "max" if estimator.slack == "nu" else estimator.slack)
     model = clone(estimator).set_params(warm_start=True, C=type(estimator).C, **params)
     model.check_parameters()
     return model

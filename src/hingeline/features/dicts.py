@@ -4,7 +4,7 @@ import math
 import numbers
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -16,7 +16,7 @@ from numba.core import cgutils
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, is_list, require, require_type
-from hingeline._jit import built_as, helper, kernel
+from hingeline._jit import ask_memory, build_as, helper, kernel
 from hingeline.features.input import Encoder, get_strings, pack_strings
 from hingeline.features.tables import SparseSequences, renumber
 
@@ -42,6 +42,9 @@ _READABLE = (
     and object.__basicsize__ == 16
     and not config.DISABLE_JIT
 )
+#: What C calls the types that its functions return.
+_C_TYPES = {types.int32: ir.IntType(32), types.int64: ir.IntType(64)}
+_C_TYPES |= {types.float64: ir.DoubleType(), types.void: ir.VoidType()}
 #: In place of a value's hash: a number, or none at all.
 NUMBER, ALONE = 0x5BD1E9955BD1E995, 0x2545F4914F6CDD1D
 SPREAD = 0x1E3779B97F4A7C15  # odd, so that no two values of a key fall together
@@ -51,49 +54,32 @@ SHORT = 64  # A row of the matrix with more entries is sorted by SciPy.
 MOST_ATOMS = 2**21  # A table with more atoms is not kept for the next call.
 
 
-def _build(result: Any, generate: Any) -> Any:
-    """A function of addresses that only kernels can call; ``generate`` writes its code."""
-
-    def stub(*addresses: int) -> Any:
-        raise RuntimeError("only kernels call this")
-
-    @built_as(stub)
-    def build(typing_context: Any, *addresses: Any) -> Any:
-        return result(*[types.int64 for _ in addresses]), generate
-
-    return stub
-
-
 def _c_function(name: str, result: Any) -> Any:
-    """A function of the interpreter's C interface."""
+    """A function of the interpreter's C interface, of addresses; only kernels can call it."""
 
-    def call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = [context.get_value_type(kind) for kind in signature.args]
-        kind = ir.FunctionType(context.get_value_type(result), kinds)
+    def build(builder: Any, *addresses: Any) -> Any:
+        kind = ir.FunctionType(_C_TYPES[result], [ir.IntType(64)] * len(addresses))
         function = cgutils.get_or_insert_function(builder.module, kind, name)
-        return builder.call(function, arguments)
+        found = builder.call(function, addresses)
+        return None if result == types.void else found
 
-    return _build(result, call)
+    return build_as(lambda *addresses: None, build, result)
 
 
-def _load_type(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _load_type(builder: Any, address: Any) -> Any:
     """The address of an object's type: the word behind the count of references."""
     word = ir.IntType(64)
-    place = builder.add(arguments[0], word(object.__basicsize__ - 8))
+    place = builder.add(address, word(object.__basicsize__ - 8))
     return builder.load(builder.inttoptr(place, word.as_pointer()))
 
 
-def _ask_memory(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _ask_memory(builder: Any, address: Any) -> None:
     """Ask for what stands at an address, without waiting for it."""
-    pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
-    hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    place = builder.inttoptr(arguments[0], pointer)
-    builder.call(hint, [place, flag(0), flag(3), flag(1)])  # to read, soon, as data
-    return context.get_dummy_value()
+    ask_memory(builder, builder.inttoptr(address, ir.IntType(8).as_pointer()))
 
 
-_type_of, _prefetch = _build(types.int64, _load_type), _build(types.void, _ask_memory)
+_type_of: Any = build_as(lambda address: None, _load_type, types.int64)
+_prefetch: Any = build_as(lambda address: None, _ask_memory, types.void)
 _take_gil = _c_function("PyGILState_Ensure", types.int32)
 _give_gil_back = _c_function("PyGILState_Release", types.void)
 _next_item = _c_function("PyDict_Next", types.int32)
@@ -425,7 +411,7 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         for at, count in zip(places, counts, strict=True):
             totals[at] += count
         often = totals >= self.min_count
-        self._know([name for name, keep in zip(names, often.tolist(), strict=True) if keep])
+        self._know([*compress(names, often.tolist())])
         columns = np.where(often, np.cumsum(often) - 1, -1)
         return [columns[at] for at in places]
 
@@ -480,9 +466,8 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
             often[:known] = True
             new = [*islice(reversed(vocabulary), len(vocabulary) - known)][::-1]
             _shorten(vocabulary, known)
-            for name, keep in zip(new, often[known:].tolist(), strict=True):
-                if keep:
-                    vocabulary[name] = len(vocabulary)
+            for name in compress(new, often[known:].tolist()):
+                vocabulary[name] = len(vocabulary)
             found = renumber(found, np.where(often, np.cumsum(often) - 1, -1), len(vocabulary))
         self.vocabulary_ = vocabulary
         return found

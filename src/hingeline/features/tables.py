@@ -432,9 +432,7 @@ def _gather(groups: Array) -> tuple[Array, Array]:
             raise ValueError(f"row {row} has no group: {how}.")
         index.setdefault(key, len(index))
     numbers = np.fromiter(map(index.__getitem__, keys), dtype=np.int64, count=len(keys))
-    counts = np.bincount(numbers, minlength=len(index))
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return np.argsort(numbers, kind="stable"), offsets
+    return np.argsort(numbers, kind="stable"), np.append(0, np.cumsum(np.bincount(numbers)))
 
 
 # Columns of numbers, brought to similar sizes

@@ -275,11 +275,15 @@ def compact(
 def compare(model: Any, weights: Array, X: Any, y: Any) -> dict[str, Any]:
     """Predictions and score before and after the weights were changed."""
     other = model.with_weights(weights)
-    found = model.predict(X), other.predict(X)
-    before, after = (np.concatenate(y) if isinstance(y, list) else y for y in found)
+    before, after = model.predict(X), other.predict(X)
     scores = {"score_before": float(model.score(X, y)), "score_after": float(other.score(X, y))}
-    changed = float(np.mean(before != after))
-    return {"n_checked": len(before), "changed_predictions": changed, **scores}
+    if isinstance(before, list) and hasattr(model, "to_tags") and model.scheme_ is None:
+        differ = np.array([a != b for a, b in zip(before, after, strict=True)])  # lists of spans
+    elif isinstance(before, list):
+        differ = np.concatenate(before) != np.concatenate(after)
+    else:
+        differ = before != after
+    return {"n_checked": len(differ), "changed_predictions": float(np.mean(differ)), **scores}
 
 
 def versions() -> dict[str, str]:

@@ -74,7 +74,8 @@ class Lines:
             value = float(text)
         except ValueError:
             self.fail(f"a weight must be a number, got {text[:40]!r}.")
-        self.demand(math.isfinite(value), f"a weight must be finite, got {text[:40]!r}.")
+        if not math.isfinite(value):
+            self.fail(f"a weight must be finite, got {text[:40]!r}.")
         return value
 
 
@@ -212,24 +213,15 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
     """
     lines = Lines(source, "a text model of LIBLINEAR")
     labels, n_features, bias, n_vectors = _liblinear_header(lines)
-    rows: list[list[str]] = []
-    first = lines.at
+    rows: list[list[float]] = []
     for _ in range(n_features + (bias >= 0)):
         row = lines.take().split()
         lines.demand(len(row) == n_vectors, f"expected {n_vectors} weights, got {len(row)}.")
-        rows.append(row)
+        rows.append([*map(lines.weight, row)])
     while lines.peek() is not None:
         line = lines.take()
         lines.demand(not line.strip(), f"the model should end before this line, got {line[:40]!r}.")
-    try:
-        table = np.array(rows, dtype=np.float64).reshape(len(rows), n_vectors)
-        if not np.isfinite(table).all():
-            raise ValueError
-    except ValueError:
-        for lines.at, row in enumerate(rows, first + 1):
-            for word in row:
-                lines.weight(word)
-        raise
+    table = np.array(rows, dtype=np.float64).reshape(len(rows), n_vectors)
     if len(labels) == 2:
         # LIBLINEAR looks at the first vector only: where it is positive the first label wins,
         # and the second wins ties. Of MCSVM_CS the other vector is its negative.

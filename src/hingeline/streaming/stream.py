@@ -123,6 +123,22 @@ class Stream:
             self.owner.__dict__ = before
             raise
 
+    def add_classes(self, labels: Sequence[Any]) -> None:
+        """Put labels that are new behind ``classes_``, sorted where they can be."""
+        classes = self.owner.classes_
+        known = set(classes.tolist())
+        with retell("y holds a label that is not hashable: ", ".", TypeError, error=TypeError):
+            new = [label for label in dict.fromkeys(labels) if label not in known]
+        if not new:
+            return
+        added, _ = find_classes(new)
+        every = [*classes.tolist(), *added.tolist()]
+        both = np.concatenate([classes, added]) if classes.dtype.kind == added.dtype.kind else None
+        if both is None or both.tolist() != every:  # exactly these labels, whatever their types
+            both = np.empty(len(every), dtype=object)
+            both[:] = every
+        self.owner.classes_ = both
+
     def learn(
         self, examples: Examples, weights: Array, passes: Any, memory: Any, afresh: bool = False
     ) -> None:
@@ -475,22 +491,6 @@ class Stream:
         compiled, form = without_tables(owner._compile(small)), Formulation(*fields)
         planes = store.choose_planes(block.multipliers, chosen, gram=True)
         return DualMemory(compiled, form, planes, block.weights[chosen], block.settings)
-
-
-def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
-    """``classes`` with the labels that are not among them behind, sorted where they can be."""
-    known = set(classes.tolist())
-    with retell("y holds a label that is not hashable: ", ".", TypeError, error=TypeError):
-        new = [label for label in dict.fromkeys(labels) if label not in known]
-    if not new:
-        return classes
-    added, _ = find_classes(new)
-    every = [*classes.tolist(), *added.tolist()]
-    both = np.concatenate([classes, added]) if classes.dtype.kind == added.dtype.kind else None
-    if both is None or both.tolist() != every:  # exactly these labels, whatever their types
-        both = np.empty(len(every), dtype=object)
-        both[:] = every
-    return both
 
 
 def without_tables(compiled: Compiled) -> Compiled:
