@@ -43,9 +43,9 @@ from hingeline.core.primitives import (
     plane_score,
 )
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver, PlaneSolver
+from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
-from hingeline.solvers.sdm import SDM, Accelerator, Pair
+from hingeline.solvers.sdm import SDM
 
 # Margins of given weights. For them (7) is, in ρ alone, ``½‖w‖² − q(ρ)``, q concave::
 #
@@ -517,10 +517,9 @@ class NuSearch(NuCertificate, CertifiedSolver):
         return self._primal_near(weights, self._rho)
 
 
-class NuSDM(NuSearch, PlaneSolver):
+class NuSDM(NuSearch, SDM):
     """The search over planes found by decoding."""
 
-    name = "sdm"
     slacks = ("nu",)
 
     @dataclass(frozen=True)
@@ -530,11 +529,6 @@ class NuSDM(NuSearch, PlaneSolver):
 
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*SDM.saved_arrays, *NuCertificate.nu_arrays)
-
-    def _begin(self, start: Any) -> None:
-        super()._begin(start)
-        self.rule = Pair(self.options.precision)
-        self.accelerate = Accelerator(self.options.cg_steps)
 
 
 class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
