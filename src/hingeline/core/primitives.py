@@ -383,7 +383,7 @@ class Compiled:
     problem: Any
     lengths: Array  # (n,) length of an output
     n_weights: int
-    scratch_size: int
+    scratch_size: int = 0  # of a vector that kernels find zero and leave zero; n_weights at least
     end: float = np.inf  # numbers of an output are at least 0 and less than this, unless infinite
     n_outputs: Any = None  # an int where all outputs can be the working set; then also:
     output_losses: Any = None  # a function: (n, outputs)
@@ -409,7 +409,7 @@ class Compiled:
     bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
 
     def __post_init__(self) -> None:
-        # A vector of weights has room in it, too; memory that is never written to costs nothing.
+        # Memory that is never written to costs nothing.
         object.__setattr__(self, "scratch_size", max(self.scratch_size, self.n_weights))
 
     @property

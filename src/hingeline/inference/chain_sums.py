@@ -346,8 +346,7 @@ def scale_moves(transitions: Array, n_labels: int) -> Moves:
     diagonal = np.zeros(stride)
     top = -np.inf
     for j in range(n_labels):
-        for k in range(n_labels):
-            top = max(top, transitions[j, k])
+        top = max(top, row_max(transitions[j], 0, n_labels))
     if top == -np.inf:
         top = 0.0
     for j in range(n_labels):
@@ -367,9 +366,7 @@ def _entries(enter: Array, t: int, n_labels: int, out: Array) -> float:
         for k in range(stride):
             out[k] = 1.0
         return 0.0
-    top = 0.0
-    for k in range(n_labels):
-        top = max(top, enter[t, k])
+    top = max(row_max(enter[t], 0, n_labels), 0.0)
     for k in range(n_labels):
         out[k] = math.exp(enter[t, k] - top)
     return top

@@ -114,7 +114,6 @@ def compile_problem(problem: ChainProblem) -> Compiled:
         problem,
         lengths=np.diff(problem.offsets),
         n_weights=layout_of(problem).size,
-        scratch_size=int(problem.n_features + problem.n_labels * problem.stride),
         end=problem.n_labels,
         stretch=None if masked or isinstance(problem, ZeroOneChain) else stretch,
         truths=problem.labels,

@@ -330,4 +330,4 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
         bind = _make_binder(own, compiled=False)
     n_weights = len(methods["joint_feature"](X[0], Y[0]))
     kind: Any = {"exact": exact, "bounded": exact, "threads": fast}
-    return Compiled(problem, lengths, n_weights, scratch_size=1, bind=bind, **kind)
+    return Compiled(problem, lengths, n_weights, bind=bind, **kind)

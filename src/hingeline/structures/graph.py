@@ -26,13 +26,11 @@ TIGHT = 1e-6  # A bound within this share of it shows that an output is the best
 
 def compile_problem(problem: GraphProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
-    in_tables = problem.n_weights - problem.n_features * problem.n_columns
     all_cut = bool((problem.oracle.method == GRAPH_CUT).all())
     return Compiled(
         problem,
         lengths=np.diff(problem.offsets),
         n_weights=problem.n_weights,
-        scratch_size=problem.n_features + in_tables,
         end=problem.graphs.n_states.max(initial=0),
         exact=graph_blocks.decodes_exactly(problem) or all_cut,
     )
@@ -198,27 +196,15 @@ def _unary_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Ar
 
 
 @helper
-def _collect(
-    problem: GraphProblem, i: int, c: int, a: int, b: int, counts: Array, clear: bool
-) -> float:
-    """Count the features of factor c at joint state a against b; or sum their squares, and clear.
-
-    ``counts`` begins where the tables do.
-    """
-    t, place, values = find_table(problem, i, c)
-    place -= problem.n_features * problem.n_columns
+def _clear(problem: GraphProblem, i: int, c: int, a: int, b: int, counts: Array) -> float:
+    """The sum of squares of what was counted at joint states a and b of factor c; 0 is left."""
+    t, at, _ = find_table(problem, i, c)
     total = 0.0
-    for f in range(problem.table_features[t]):
-        if clear:
-            total += counts[place + a] * counts[place + a]
-            counts[place + a] = 0.0
-            total += counts[place + b] * counts[place + b]
-            counts[place + b] = 0.0
-        else:
-            value = 1.0 if values < 0 else problem.factor_values[values + f]
-            counts[place + a] += value
-            counts[place + b] -= value
-        place += problem.table_states[t]
+    for _ in range(problem.table_features[t]):
+        for k in (at + a, at + b):
+            total += counts[k] * counts[k]
+            counts[k] = 0.0
+        at += problem.table_states[t]
     return total
 
 
@@ -226,15 +212,17 @@ def _collect(
 def plane_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
     graph = topology(problem.graphs, problem.graph[i])
     total = _unary_sqdist(problem, i, y, z, scratch)
-    counts = scratch[problem.n_features :]
     for clear in range(2):
         for v in range(y.shape[0]):
             if y[v] == z[v]:
                 continue
             for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
                 c, a, b = _meet_factor(graph, q, y, z)
-                if c >= 0:
-                    total += _collect(problem, i, c, a, b, counts, clear == 1)
+                if c >= 0 and clear == 0:
+                    graph_blocks.state_add(problem, i, c, a, 1.0, scratch)
+                    graph_blocks.state_add(problem, i, c, b, -1.0, scratch)
+                elif c >= 0:
+                    total += _clear(problem, i, c, a, b, scratch)
     return total
 
 
@@ -288,17 +276,16 @@ def table_scores(problem: GraphProblem, i: int, w: Array) -> tuple[Array, Array]
         size += factor_graph.table_size(graph, c)
     tables = np.empty(size)
     for c in range(own.shape[0]):
-        graph_blocks.factor_scores(problem, graph, i, c, w, tables[own[c] :])
+        graph_blocks.factor_scores(problem, i, c, w, tables[own[c] :])
     return tables, own
 
 
 @helper
 def score_graph(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> Scored:
     """The graph of example i with its scores and the scaled loss."""
-    graph = topology(problem.graphs, problem.graph[i])
-    unary = unary_scores(problem, i, w, loss_scale)
     tables, start = table_scores(problem, i, w)
-    return Scored(graph, unary, tables, start)
+    unary = unary_scores(problem, i, w, loss_scale)
+    return Scored(topology(problem.graphs, problem.graph[i]), unary, tables, start)
 
 
 @helper

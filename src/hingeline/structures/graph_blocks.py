@@ -399,12 +399,10 @@ def true_joint(problem: GraphProblem, graph: Topology, i: int, c: int) -> int:
 
 
 @helper
-def factor_scores(
-    problem: GraphProblem, graph: Topology, i: int, c: int, w: Array, out: Array
-) -> int:
+def factor_scores(problem: GraphProblem, i: int, c: int, w: Array, out: Array) -> int:
     """Scores of the joint states of factor c; how many there are."""
-    size = factor_graph.table_size(graph, c)
     t, at, values = find_table(problem, i, c)
+    size = problem.table_states[t]
     for s in range(size):
         out[s] = w[at + s] if values < 0 else 0.0
     if values >= 0:
@@ -418,11 +416,10 @@ def factor_scores(
 
 
 @helper
-def factor_add(
-    problem: GraphProblem, i: int, c: int, size: int, step: float, change: Array, w: Array
-) -> None:
+def factor_add(problem: GraphProblem, i: int, c: int, step: float, change: Array, w: Array) -> None:
     """Add ``step·change`` times the features of factor c to its template."""
     t, at, values = find_table(problem, i, c)
+    size = problem.table_states[t]
     for f in range(problem.table_features[t]):
         x = step * (1.0 if values < 0 else problem.factor_values[values + f])
         if x != 0.0:
@@ -432,14 +429,12 @@ def factor_add(
 
 
 @helper
-def state_add(
-    problem: GraphProblem, i: int, c: int, size: int, state: int, step: float, w: Array
-) -> None:
+def state_add(problem: GraphProblem, i: int, c: int, state: int, step: float, w: Array) -> None:
     """Add ``step`` times the features of factor c to one joint state of its template."""
     t, at, values = find_table(problem, i, c)
     for f in range(problem.table_features[t]):
         w[at + state] += step * (1.0 if values < 0 else problem.factor_values[values + f])
-        at += size
+        at += problem.table_states[t]
 
 
 @helper
@@ -464,30 +459,3 @@ def place_messages(blocks: Blocks, problem: GraphProblem, i: int, p: int) -> int
     """Where the messages between a factor and the variable at place p of all scopes begin."""
     first = problem.graphs.scope_ptr[problem.graph[i]]
     return blocks.message_at[i] + blocks.message_start[first + p]
-
-
-@helper
-def add_message(
-    values: Array, size: int, states: int, stride: int, message: Array, at: int, step: float
-) -> None:
-    """``values[y] += step·message[at + y_slot]`` over joint states; ``stride`` as of C order."""
-    for outer in range(0, size, states * stride):
-        for s in range(states):
-            x = step * message[at + s]
-            first = outer + s * stride
-            for k in range(first, first + stride):
-                values[k] += x
-
-
-@helper
-def marginal(values: Array, size: int, states: int, stride: int, out: Array, at: int) -> None:
-    """``out[at + s]`` sums ``values`` over the joint states with ``y_slot = s``."""
-    for s in range(states):
-        out[at + s] = 0.0
-    for outer in range(0, size, states * stride):
-        for s in range(states):
-            first = outer + s * stride
-            total = 0.0
-            for k in range(first, first + stride):
-                total += values[k]
-            out[at + s] += total

@@ -97,7 +97,6 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         problem,
         lengths=np.ones(len(problem.labels), dtype=np.int64),
         n_weights=size,
-        scratch_size=1,
         end=problem.n_labels,
         n_outputs=problem.n_labels,
         output_losses=lambda: problem.cost[problem.labels, : problem.n_labels],

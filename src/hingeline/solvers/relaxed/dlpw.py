@@ -176,13 +176,11 @@ def descend(
                 choose_near(graph, c, values, first, end, states)
             values[first + graph_blocks.true_joint(problem, graph, i, c)] -= 1.0
         for c in range(n_factors):
-            size = tables.start[c + 1] - tables.start[c]
             change = values[tables.start[c] :]
-            graph_blocks.factor_add(problem, i, c, size, -step, change, planes)
-            graph_blocks.factor_add(problem, i, c, size, -step * state[STEPS], change, moments)
-        later = -step * state[STEPS]
+            graph_blocks.factor_add(problem, i, c, -step, change, planes)
+            graph_blocks.factor_add(problem, i, c, -step * state[STEPS], change, moments)
         graph_blocks.add_variables(problem, i, beliefs, 0, -step, steps, planes)
-        graph_blocks.add_variables(problem, i, beliefs, 0, later, steps, moments)
+        graph_blocks.add_variables(problem, i, beliefs, 0, -step * state[STEPS], steps, moments)
         state[TOTAL] += weight
         state[MASS] += state[TOTAL]
 
@@ -205,7 +203,7 @@ def find_hinges(
         for v in range(graph.n_states.shape[0]):
             hinge += row_max(beliefs, graph.unary_start[v], graph.n_states[v])
         for c in range(graph.scope_start.shape[0] - 1):
-            graph_blocks.factor_scores(problem, graph, i, c, w, table)
+            graph_blocks.factor_scores(problem, i, c, w, table)
             hinge -= table[graph_blocks.true_joint(problem, graph, i, c)]
             first, end = tables.start[c], tables.start[c + 1]
             hinge += row_max(tables.values, first, end - first)
@@ -243,7 +241,7 @@ def add_soft_marginals(
             kernels.normalise(table, 0, size, temperature)
             couple(graph, c, size, beliefs, 0, table, missing)
             table[graph_blocks.true_joint(problem, graph, i, c)] -= 1.0
-            graph_blocks.factor_add(problem, i, c, size, -cap[i], table, out)
+            graph_blocks.factor_add(problem, i, c, -cap[i], table, out)
         graph_blocks.add_variables(problem, i, beliefs, 0, -cap[i], steps, out)
     return linear
 

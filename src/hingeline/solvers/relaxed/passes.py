@@ -21,7 +21,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_class, helper, kernel
 from hingeline._simd import copy
-from hingeline.inference.factor_graph import Topology, next_place, table_size, topology
+from hingeline.inference.factor_graph import Topology, marginal, next_place, table_size, topology
 from hingeline.solvers.relaxed import blocks as any_factors
 from hingeline.solvers.relaxed.blocks import Dual, Scratch
 from hingeline.structures import graph_blocks
@@ -439,7 +439,7 @@ def move_centre(problem: Any, dual: Dual, order: Array, step: float) -> None:
             stride = size
             for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
                 v, n, stride = next_place(graph, p, stride)
-                graph_blocks.marginal(scratch.now, size, n, stride, scratch.margins, 0)
+                marginal(scratch.now, size, n, stride, scratch.margins, 0)
                 at = unary + graph.unary_start[v]
                 first = graph_blocks.place_messages(blocks, problem, i, p)
                 for s in range(n):
