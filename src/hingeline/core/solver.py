@@ -325,9 +325,11 @@ class CertifiedSolver(ABC):
         """
         if self.exact or not (self.decodes and self.bounded) or self.restricted or self.hard:
             return math.nan
-        found = np.zeros(self.compiled.n)
-        self.over(self.active, formulations.excess_cost, self.form, PART, weights, found)
-        return float(found.sum())
+        hinges, excess, losses = np.zeros((3, self.compiled.n))
+        given = (PART, weights, 1.0, hinges, excess, losses)
+        self.over(self.active, formulations.find_hinges, *given)
+        above = np.maximum(hinges + excess, 0.0)
+        return float((self.form.cap * above - self.form.cap * np.maximum(hinges, 0.0)).sum())
 
     def best(self) -> tuple[Array, float]:
         """Weights of the least certified primal so far, and that primal."""

@@ -31,17 +31,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import kernel
-from hingeline.core.formulations import Formulation, make_formulation
-from hingeline.core.primitives import (
-    PART,
-    Compiled,
-    Workers,
-    decode_excess,
-    output_length,
-    plane_loss,
-    plane_score,
-)
+from hingeline.core.formulations import Formulation, find_hinges, make_formulation
+from hingeline.core.primitives import PART, Compiled, Workers
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
@@ -63,29 +54,13 @@ USUAL_SLOPE = 0.4  # How steeply the risk rises with ρ, in logarithms: a first 
 MOST_LOOKS = 60  # The search for the best ρ ends here; it needs about five.
 
 
-@kernel
-def hinges_at(
-    problem: Any, shares: Array, order: Array, w: Array, rho: float, hinges: Array, losses: Array
-) -> None:
-    """``max_y [ρ·l − w·Δf]₊`` and the loss of the maximiser, 0 where the true output wins."""
-    for i in order:
-        hinges[i] = losses[i] = 0.0
-        if shares[i] > 0.0:
-            y = np.empty(output_length(problem, i), dtype=np.int32)
-            excess = decode_excess(problem, i, w, rho, y)
-            loss = plane_loss(problem, i, y)
-            h = rho * loss - plane_score(problem, i, y, w) + excess
-            if h > 0.0:
-                hinges[i], losses[i] = h, loss
-
-
 class Look(NamedTuple):
     """What one decode per example says of weights at a ratio ρ."""
 
     rho: float
     lead: float  # q(ρ)
     risk: float  # Σ s̄·l of the maximisers
-    hinges: Array
+    hinges: Array  # 0 where the true output wins, as the next
     losses: Array
 
 
@@ -105,10 +80,12 @@ class Margins:
 
     def look(self, w: Array, rho: float) -> Look:
         """Hinges and risk at (w, ρ), in threads."""
-        n, find = self.compiled.n, self.compiled.bind(hinges_at)
-        hinges, losses = np.zeros(n), np.zeros(n)
-        known = (self.compiled.problem, self.shares)
-        self.workers.over(np.arange(n), find, *known, PART, w, rho, hinges, losses)
+        find = self.compiled.bind(find_hinges)
+        hinges, excess, losses = np.zeros((3, self.compiled.n))
+        given = (self.compiled.problem, PART, w, rho, hinges, excess, losses)
+        self.workers.over(np.flatnonzero(self.shares), find, *given)
+        hinges = np.maximum(hinges + excess, 0.0)
+        losses[hinges == 0.0] = 0.0
         risk = float(self.shares @ losses)
         if abs(risk - self.nu) <= RISK_ROUNDING * self.nu:
             risk = self.nu
