@@ -514,10 +514,7 @@ def score_planes(problem: Any, ws: WorkingSet, wanted: Array, w: Array, out: Arr
     """``a·w·Δf`` of every plane whose entry in ``wanted`` is not 0."""
     for i in range(ws.used.shape[0]):
         m, s = ws.used[i], ws.slot[i]
-        some = False
-        for j in range(m):
-            some = some or wanted[s + j] != 0.0
-        if some:
+        if wanted[s : s + m].any():
             planes_score(problem, i, planes(ws, i), w, out[s : s + m])
             for j in range(m):
                 out[s + j] *= ws.scale[s + j]

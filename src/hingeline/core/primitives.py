@@ -255,14 +255,13 @@ def lay_out_tokens(
     before = tokens - np.repeat(offsets[:-1], lengths)
     ends = np.cumsum(np.minimum(before + 1, np.repeat(most, lengths)))
     kept = ends * 8 <= cache_mb * 2**20
-    room = np.full(int(ends[kept].max(initial=0)), np.nan)
     return {
         "indptr": np.ascontiguousarray(indptr, dtype=np.int64),
         "indices": np.ascontiguousarray(indices, dtype=np.int32),
         "values": np.ascontiguousarray(values),
         "offsets": np.ascontiguousarray(offsets, dtype=np.int64),
         "labels": np.ascontiguousarray(labels, dtype=np.int32),
-        "token_gram": room,
+        "token_gram": np.full(int(ends[kept].max(initial=0)), np.nan),
         "gram_row": np.where(kept, ends - 1 - tokens, -1),
     }
 

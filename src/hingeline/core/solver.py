@@ -218,6 +218,10 @@ class CertifiedSolver(ABC):
         """Make the blocks of multipliers that wait for it, which are to be visited then."""
         return np.zeros(0, dtype=np.int64)
 
+    def run(self, kernel: Any, *given: Any) -> Any:
+        """Run a kernel with the problem and what it is given."""
+        return self.compiled.bind(kernel)(self.compiled.problem, *given)
+
     def over(self, order: Array, kernel: Any, *given: Any) -> None:
         """Run a kernel with the problem and what it is given over examples, in threads."""
         self.workers.over(order, self.compiled.bind(kernel), self.compiled.problem, *given)
@@ -279,8 +283,7 @@ class CertifiedSolver(ABC):
         half = 0.5 * float(self.w @ self.w)
         self.oracle_calls += len(self.active)
         if self.hard:
-            stretch = self.compiled.bind(formulations.feasible_stretch)
-            self._stretch = stretch(self.compiled.problem, self.form, self.w, 1e-12)
+            self._stretch = self.run(formulations.feasible_stretch, self.form, self.w, 1e-12)
             return half * self._stretch**2 if half > 0.0 else math.inf
         self._find_violations()
         return half + total_slack_cost(self.form, self.violation)
@@ -523,8 +526,7 @@ class PlaneSolver(CertifiedSolver):
         self.restart_average_in_time()
         stage = self.stage()
         known = self.n_planes
-        order = self.rng.permutation(self.active)
-        for part in self.cut_into_blocks(order):
+        for part in self.cut_into_blocks(self.rng.permutation(self.active)):
             for _ in range(self.repeats):
                 self.find(part, self.patience)
                 self.move(self.blocks_of(part), stage, self.gaps)

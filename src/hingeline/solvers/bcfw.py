@@ -393,11 +393,9 @@ class BCFW(PlaneSolver):
         gain = 0.0
         for part in self.cut_into_blocks(order):
             if self.options.published:  # each is decoded at the weights the one before left
-                self.compiled.bind(plain_pass)(
-                    *(self.compiled.problem, self.form, self.ws, part, self.w, self.squares),
-                    *(self.visits, float(self.averaged), self.clock, self.patience),
-                    *(self.workers.scratch[0], self.gaps),
-                )
+                known = (self.form, self.ws, part, self.w, self.squares, self.visits)
+                asked = (float(self.averaged), self.clock, self.patience)
+                self.run(plain_pass, *known, *asked, self.workers.scratch[0], self.gaps)
                 self.visits += self.averaged * len(part)
             else:
                 self.find(part, self.patience)
@@ -412,8 +410,7 @@ class BCFW(PlaneSolver):
 
     def _measure(self) -> None:
         """``‖w_i‖²`` from planes and multipliers."""
-        measure = self.compiled.bind(own_squares)
-        measure(self.compiled.problem, self.ws, self.w.copy(), self.squares)
+        self.run(own_squares, self.ws, self.w.copy(), self.squares)
 
     def repair(self) -> None:
         super().repair()

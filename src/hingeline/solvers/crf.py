@@ -228,8 +228,8 @@ def observed_features(problem: ChainProblem, weights: Array) -> Array:
     inside = np.ones(n_tokens, dtype=bool)
     inside[offsets[:-1]] = False
     after = np.flatnonzero(inside)
-    moved = layout["transition"].table(total)
-    np.add.at(moved, (labels[after - 1], labels[after]), by_token[after])
+    pairs = labels[after - 1], labels[after]
+    np.add.at(layout["transition"].table(total), pairs, by_token[after])
     if problem.boundary:
         np.add.at(layout["start"].table(total)[0], labels[offsets[:-1]], weights)
         np.add.at(layout["end"].table(total)[0], labels[offsets[1:] - 1], weights)

@@ -437,10 +437,7 @@ def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Ar
     losses = np.empty(m + PADDING)
     steps = np.empty(m + PADDING)
     for i in range(n):
-        some = False
-        for k in range(m):
-            some = some or masses[i, k] != 0.0
-        if some:
+        if masses[i].any():
             all_losses(problem, i, losses)
             for k in range(m):
                 steps[k] = factor * masses[i, k] * plane_scale(form, losses[k])

@@ -194,8 +194,7 @@ class Planes:
                 image[:] = alpha @ rows
         ridge = 0.0
         if form.ridge.any():
-            sums = np.bincount(self.owners, alpha, len(form.cap))
-            ridge = 0.5 * float(form.ridge @ sums**2)
+            ridge = 0.5 * float(form.ridge @ np.bincount(self.owners, alpha, len(form.cap)) ** 2)
         cost = total_slack_cost(form, self.parts.slack)
         return Told(value, cost, float(alpha @ self.offset), ridge, image)
 

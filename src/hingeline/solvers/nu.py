@@ -364,8 +364,7 @@ class NuSearch(NuCertificate, CertifiedSolver):
         self._rho = 1.0
         inner, caps = (None, np.empty(0)) if start is None else start
         super()._begin(inner)
-        nu = float(self.options.nu)
-        self._set_margins(Margins(self.compiled, self.shares, self.workers, nu))
+        self._set_margins(Margins(self.compiled, self.shares, self.workers, float(self.options.nu)))
         self.stages = []
         self.steering = Steering()
         self._before = math.nan  # the level before the last pass

@@ -454,10 +454,9 @@ class SDCD(PlaneSolver):
         passes = self.clock - 1  # the paper's iter
         if self.decoding:
             self.ws = blocks.make_room(self.ws, self.clock, KEEP)  # a free slot for everyone
-            largest = self.compiled.bind(published_pass)(
-                *(self.compiled.problem, self.form, self.ws, self.rule, self.active, self.w),
-                *(self.visits, self._wanted(), self.clock, self.workers.scratch[0], self.gaps),
-            )
+            known = (self.form, self.ws, self.rule, self.active, self.w, self.visits)
+            asked = (self._wanted(), self.clock, self.workers.scratch[0], self.gaps)
+            largest = self.run(published_pass, *known, *asked)
             self.visits += len(self.active)
             self.oracle_calls += len(self.active)
             late = passes >= options.kappa1

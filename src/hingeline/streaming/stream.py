@@ -333,8 +333,7 @@ class Stream:
         asked |= {"cg_steps": 0, "newton_weights": 0}
         options = {name: v for name, v in asked.items() if name in option_names(kind)}
         store.add_block(block, -1.0, live.u, drift=True)
-        none = empty_working_set(compiled.lengths)
-        solver = kind(compiled, form, workers, seed, options, none)
+        solver = kind(compiled, form, workers, seed, options, empty_working_set(compiled.lengths))
         solver.streaming, solver.w = True, live.w  # which have these planes already
         known: Any = store.choose_planes(block.multipliers, np.arange(compiled.n), room, gram=True)
         solver.ws = solver.take_over(known)

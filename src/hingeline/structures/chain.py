@@ -474,10 +474,9 @@ def decode(problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Ar
 
 @helper
 def plane_loss(problem: ChainProblem, i: int, y: Array) -> float:
-    lo = problem.offsets[i]
     total = 0.0
     for t in range(y.shape[0]):
-        total += problem.cost[problem.labels[lo + t], y[t]]
+        total += problem.cost[problem.labels[problem.offsets[i] + t], y[t]]
     return total
 
 
@@ -551,9 +550,8 @@ def decode_best(problem: ChainProblem, i: int, w: Array, loss_scale: float, ys: 
 
 @helper
 def _loss_zero_one(problem: ChainProblem, i: int, y: Array) -> float:
-    lo = problem.offsets[i]
     for t in range(y.shape[0]):
-        if y[t] != problem.labels[lo + t]:
+        if y[t] != problem.labels[problem.offsets[i] + t]:
             return problem.cost[0, 0]
     return 0.0
 

@@ -178,6 +178,5 @@ def span_margins_all(
         best = chain.max_sum(forward, A, problem.n_labels, y)
         behind = chain.continuations(scores, A, problem.n_labels)
         for s in range(bounds[i], bounds[i + 1]):
-            scheme = (inside, kind_of)
-            other = chain.best_without_span(scores, forward, behind, A, scheme, spans[s])
+            other = chain.best_without_span(scores, forward, behind, A, (inside, kind_of), spans[s])
             out[s] = max(best - other, 0.0)  # rounding aside it is not negative

@@ -152,9 +152,8 @@ def _layout(arrays: Sequence[Array]) -> tuple[Array, Array]:
 def uniform_arrays(structure: Structure, X: Sequence[Any]) -> list[Array]:
     """Inputs of a compiled structure as arrays of one dtype and number of dimensions."""
     arrays = [np.asarray(x) for x in X]
-    first = arrays[0]
     for i, a in enumerate(arrays):
-        if a.dtype.kind not in "fiub" or not 1 <= a.ndim <= 3 or a.ndim != first.ndim:
+        if a.dtype.kind not in "fiub" or not 1 <= a.ndim <= 3 or a.ndim != arrays[0].ndim:
             raise TypeError(
                 f"X[{i}]: the methods of {type(structure).__name__} are compiled, so every x must "
                 "be a numeric array with the same number of dimensions (1 to 3); use plain Python "
@@ -201,8 +200,7 @@ def _primitives(
     def decode(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
         x = get(problem, i)
         y_true = gold(problem, i)
-        y = best(x, w, y_true, loss_scale)
-        y_out[:] = y
+        y_out[:] = best(x, w, y_true, loss_scale)
         return np.sum(w * joint_feature(x, y_out)) + loss_scale * cost(x, y_true, y_out)
 
     def plane_loss(problem: Any, i: int, y: Array) -> float:

@@ -17,7 +17,13 @@ from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
 from hingeline.inference.map import GRAPH_CUT, best_assignment
 from hingeline.structures import graph_blocks
-from hingeline.structures.graph_blocks import GraphProblem, find_row, find_table, group_end
+from hingeline.structures.graph_blocks import (
+    GraphProblem,
+    find_row,
+    find_table,
+    first_column,
+    group_end,
+)
 
 SPARSE_COLUMNS = 6  # Rows are read as a whole where at least one column in so many is wanted.
 EXCESS_ROUNDING = 1e-12  # A share of the size of the scores below which an excess is rounding.
@@ -83,7 +89,6 @@ def _follow_tables(
 
 @helper
 def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array) -> None:
-    first = problem.graphs.node_ptr[problem.graph[i]]
     lo = problem.offsets[i]
     m, n = ys.shape
     gold = problem.labels[lo : lo + n]
@@ -97,7 +102,7 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
     while v < n:
         last = group_end(problem, i, v, n)
         for u in range(v, last):
-            column = problem.column_start[problem.node_template[first + u]]
+            column = first_column(problem, i, u)
             for j in range(m):
                 if ys[j, u] != gold[u]:
                     marks[column + gold[u]] = 1.0
@@ -113,7 +118,7 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
             for q in range(count):
                 marks[named[q]] = 0.0
             for u in range(v, last):
-                column = problem.column_start[problem.node_template[first + u]]
+                column = first_column(problem, i, u)
                 for j in range(m):
                     if ys[j, u] != gold[u]:
                         out[j] += sums[column + gold[u]] - sums[column + ys[j, u]]
@@ -127,7 +132,6 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
 @helper
 def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
     """``w += Σ_j steps_j·Δf(y_j)``: changes of one row are summed, then spread."""
-    first = problem.graphs.node_ptr[problem.graph[i]]
     lo = problem.offsets[i]
     m, n = ys.shape
     gold = problem.labels[lo : lo + n]
@@ -138,7 +142,7 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
     while v < n:
         last = group_end(problem, i, v, n)
         for u in range(v, last):
-            column = problem.column_start[problem.node_template[first + u]]
+            column = first_column(problem, i, u)
             for j in range(m):
                 if ys[j, u] != gold[u]:
                     change[column + gold[u]] += steps[j]
@@ -162,8 +166,6 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
 @helper
 def _unary_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
     """The part of the unary weights: the rows that meet in one column are summed."""
-    first = problem.graphs.node_ptr[problem.graph[i]]
-    lo = problem.offsets[i]
     n = y.shape[0]
     heads = np.full(problem.n_columns, -1, dtype=np.int64)
     row = np.empty(2 * n, dtype=np.int64)
@@ -173,10 +175,10 @@ def _unary_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Ar
     for v in range(n):
         if y[v] == z[v]:
             continue
-        column = problem.column_start[problem.node_template[first + v]]
+        column = first_column(problem, i, v)
         for side in range(2):
             k = column + (y[v] if side == 0 else z[v])
-            row[count] = problem.row[lo + v]
+            row[count] = problem.row[problem.offsets[i] + v]
             sign[count] = 1.0 if side == 0 else -1.0
             after[count] = heads[k]
             heads[k] = count
@@ -233,22 +235,20 @@ def unary_scores(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> 
     Variables that share a row of features are scored together: weights lie feature-major.
     """
     graph = topology(problem.graphs, problem.graph[i])
-    first = problem.graphs.node_ptr[problem.graph[i]]
     lo = problem.offsets[i]
     n = graph.n_states.shape[0]
-    stride = problem.n_columns
     out = np.empty(graph.unary_start[n])
-    sums = np.empty(stride)
+    sums = np.empty(problem.n_columns)
     v = 0
     while v < n:
         last = group_end(problem, i, v, n)
-        column, begin, end = find_row(problem, i, v)
-        if last == v + 1 and 2 * graph.n_states[v] <= stride:  # most columns are others' own
-            graph_blocks.variable_scores(problem, i, v, graph.n_states[v], w, sums[column:])
+        if last == v + 1 and 2 * graph.n_states[v] <= problem.n_columns:  # most are others' own
+            own = sums[first_column(problem, i, v) :]
+            graph_blocks.variable_scores(problem, i, v, graph.n_states[v], w, own)
         else:
-            rows_dot(problem.indices, problem.values, begin, end, w, stride, sums, 0)
+            graph_blocks.row_scores(problem, i, v, w, sums)
         for u in range(v, last):
-            column = problem.column_start[problem.node_template[first + u]]
+            column = first_column(problem, i, u)
             at = graph.unary_start[u]
             for s in range(graph.n_states[u]):
                 out[at + s] = sums[column + s]

@@ -274,8 +274,7 @@ def add_blocks(
     own, scales, sigma = problem.labels[some], scales[some], sigma[some]
     squares = sigma[:, None] * scales**2
     shared = scales.copy()  # Σ_j s_j (e_own − e_j), up to its sign
-    everyone = np.arange(len(some))
-    shared[everyone, own] = -scales.sum(axis=1)
+    shared[np.arange(len(some)), own] = -scales.sum(axis=1)
     coupled = (-rho[some] * sigma)[:, None] * shared
     blocks = matrix.reshape(m, d, m, d)
     for p in range(m):
@@ -395,9 +394,8 @@ def decode_best(problem: MulticlassProblem, i: int, w: Array, loss_scale: float,
 
 @helper
 def all_losses(problem: MulticlassProblem, i: int, out: Array) -> None:
-    own = problem.labels[i]
     for k in range(problem.n_labels):
-        out[k] = problem.cost[own, k]
+        out[k] = problem.cost[problem.labels[i], k]
 
 
 @helper

@@ -297,8 +297,7 @@ class DLPW(CertifiedSolver):
         n = len(self.active)
         zero = aligned_zeros(self.compiled.n_weights)
         noise = objective = 0.0
-        some = self.active[:: max(n // NOISE_SAMPLE, 1)]
-        for i in some:
+        for i in self.active[:: max(n // NOISE_SAMPLE, 1)]:
             gradient = np.zeros_like(zero)
             self._descend(np.array([i]), 1.0, 0, np.eye(4)[TOTAL], gradient, np.zeros_like(zero))
             noise += 0.5 * float(gradient @ gradient) / n
