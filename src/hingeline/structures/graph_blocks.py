@@ -117,9 +117,11 @@ def make_problem(
     connected parts of graphs: their largest hinges add up to that of the graph, so that the optimum
     is the same, but they move one by one.
     """
-    as_array = np.ascontiguousarray
+    as_array, oracle = np.ascontiguousarray, make_oracle(graphs, int(inference))
     parts, nodes, factors = factor_graph.split(graphs) if apart else (graphs, None, None)
     if len(parts.node_ptr) > len(graphs.node_ptr):
+        # By graph what cannot be decoded was refused, as it would be in prediction.
+        oracle = make_oracle(parts, int(inference))
         graphs, matrix, labels = parts, matrix[nodes], labels[nodes]
         node_template, factor_template = node_template[nodes], factor_template[factors]
         node_weight = None if node_weight is None else node_weight[nodes]
@@ -163,7 +165,7 @@ def make_problem(
         n_features=n_features,
         n_columns=n_columns,
         n_weights=int(table_offset[-1]),
-        oracle=make_oracle(graphs, int(inference)),
+        oracle=oracle,
     )
 
 
@@ -363,8 +365,7 @@ def add_variables(
     while v < n_variables:
         end = group_end(problem, i, v, n_variables)
         some = False
-        for k in range(problem.n_columns):
-            steps[k] = 0.0
+        steps[:] = 0.0
         for u in range(v, end):
             column, truth = first_column(problem, i, u), true_state(problem, i, u)
             for s in range(graph.n_states[u]):
