@@ -118,12 +118,12 @@ def spread(starts: Array, counts: Array) -> Array:
     return np.arange(counts.sum()) + np.repeat(starts - starts_of(counts), counts)
 
 
-def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
-    """Take over all planes; ``new`` has room for them, and may have more examples.
+def copy_planes(old: WorkingSet, lengths: Array, capacity: Array, gram: bool) -> WorkingSet:
+    """All planes with room for these; there may be more examples.
 
     Inner products that ``old`` does not have are left zero, for :func:`fill_gram`.
     """
-    every = np.arange(len(old.used))
+    new, every = empty_working_set(lengths, capacity, gram), np.arange(len(old.used))
     copy_without_grams(old, every, new, every)
     if len(new.gram) and len(old.gram):
         for lo in range(0, len(every), 4096):  # some at a time: places take memory, too
@@ -132,6 +132,7 @@ def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
             rows, owners = spread(np.zeros_like(used), used), np.repeat(some, used)
             there, here = (ws.gram_start[owners] + rows * ws.capacity[owners] for ws in (new, old))
             new.gram[spread(there, old.used[owners])] = old.gram[spread(here, old.used[owners])]
+    return new
 
 
 def copy_without_grams(old: WorkingSet, source: Array, new: WorkingSet, target: Array) -> None:
@@ -158,9 +159,7 @@ def make_room(ws: WorkingSet, clock: int, patience: int, most: int = KEEP) -> Wo
     if not ws.wanted.any():
         return ws
     capacity = np.where(ws.wanted > 0, np.minimum(2 * ws.capacity, most), ws.capacity)
-    new = empty_working_set(ws.length, capacity, gram=len(ws.gram) > 0)
-    copy_planes(ws, new)
-    return new
+    return copy_planes(ws, ws.length, capacity, len(ws.gram) > 0)
 
 
 @helper
@@ -264,8 +263,7 @@ def fill_row(problem: Any, ws: WorkingSet, i: int, j: int, scratch: Array) -> No
     inner = np.empty(m)
     plane_add(problem, i, plane(ws, i, j), ws.scale[s + j], scratch)
     planes_score(problem, i, planes(ws, i), scratch, inner)
-    for k in range(scratch.shape[0]):
-        scratch[k] = 0.0
+    scratch[:] = 0.0
     g, room = ws.gram_start[i], ws.capacity[i]
     inner[j] = ws.scale[s + j] * ws.sqnorm[s + j]
     for k in range(m):

@@ -439,8 +439,7 @@ class PlaneSolver(CertifiedSolver):
             return None
         capacity = np.full(compiled.n, blocks.FIRST_CAPACITY)
         capacity[: len(old.capacity)] = old.capacity
-        ws = blocks.empty_working_set(compiled.lengths, capacity, len(old.gram) > 0)
-        blocks.copy_planes(old, ws)
+        ws = blocks.copy_planes(old, compiled.lengths, capacity, len(old.gram) > 0)
         ws.alpha[:] = carry_over(before.form, form, ws.alpha, capacity)
         ws.drift[:], ws.stamp[:] = 0.0, 0
         return ws
@@ -452,8 +451,7 @@ class PlaneSolver(CertifiedSolver):
             return blocks.empty_working_set(self.compiled.lengths, gram=gram)
         if gram == (len(start.gram) > 0):
             return start
-        ws = blocks.empty_working_set(start.length, start.capacity, gram=gram)
-        blocks.copy_planes(start, ws)
+        ws = blocks.copy_planes(start, start.length, start.capacity, gram)
         if gram:
             fill = self.compiled.bind(blocks.fill_gram)
             fill(self.block_problem, ws, np.arange(len(ws.used)), self.workers.scratch[0])

@@ -79,8 +79,7 @@ def max_sum_by_errors(
     for t in range(1, length):
         truth = y_true[t]
         for e in range(t + 1):
-            for k in range(stride):
-                reach[k] = 0.0
+            reach[:] = 0.0
             max_plus(table[t - 1, e], 0, moves, n_labels, stride, reach, 0)
             wrong = table[t, e + 1]
             for k in range(n_labels):

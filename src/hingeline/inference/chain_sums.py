@@ -361,10 +361,8 @@ def scale_moves(transitions: Array, n_labels: int) -> Moves:
 @strict_helper
 def _entries(enter: Array, t: int, n_labels: int, out: Array) -> float:
     """Factors for moves to other labels at t, at most 1; their logarithm's shift is returned."""
-    stride = out.shape[0]
     if enter.shape[0] == 0:
-        for k in range(stride):
-            out[k] = 1.0
+        out[:] = 1.0
         return 0.0
     top = max(row_max(enter[t], 0, n_labels), 0.0)
     for k in range(n_labels):
@@ -398,11 +396,9 @@ def scaled_sums(
             emitted[t, k] = math.exp(scores[t, k] - best)
         shift = best
         if t == 0:
-            for k in range(stride):
-                row[k] = 1.0
+            row[:] = 1.0
         else:
-            for k in range(stride):
-                row[k] = 0.0
+            row[:] = 0.0
             for j in range(n_labels):
                 a = forward[t - 1, j]
                 for k in range(stride):
@@ -423,8 +419,7 @@ def scaled_sums(
         total += shift + math.log(mass)
 
     behind = np.zeros(stride)
-    for k in range(n_labels):
-        behind[k] = 1.0
+    behind[:n_labels] = 1.0
     staying, going, stayed = np.empty(stride), np.empty(stride), np.zeros(n_labels)
     for t in range(length - 1, -1, -1):
         overlap = 0.0
@@ -514,8 +509,7 @@ def log_sums(
         return total
     behind, ahead = np.zeros(n_labels), np.empty(n_labels)
     for t in range(length - 1, -1, -1):
-        for k in range(stride):
-            nodes[t, k] = 0.0
+        nodes[t, :] = 0.0
         for k in range(n_labels):
             nodes[t, k] = weight * math.exp(forward[t, k] + behind[k] - total)
         if t == 0:

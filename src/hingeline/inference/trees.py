@@ -61,10 +61,8 @@ def _scan(scored: Scored, c: int, slot: int, above: int, beliefs: Array, out: Ar
     last = graph.scope[end - 1]
     states = graph.n_states[last]  # their joint states are neighbours
     first = graph.unary_start[last]
-    up = graph.scope[begin + slot]
     if above < 0:
-        for s in range(graph.n_states[up]):
-            out[s] = -np.inf
+        out[:] = -np.inf
     choice, best = -1, -np.inf
     for row in range(table_size(graph, c) // states):
         rest, base, digit = row, 0.0, -1

@@ -204,15 +204,8 @@ class ChainExpectations:
         parts, stride = len(block.cuts) - 1, self.problem.stride
         moved = np.zeros((parts, self.problem.n_labels, stride))
         ends = np.zeros((parts, 2, stride))
-
-        def run(part: Array, scratch: Array) -> None:
-            for c in part:
-                expect_all(
-                    *(self.problem, block.cuts[c], block.cuts[c + 1], w, weights, extra, entry),
-                    *(first, nodes, stays, moved[c], ends[c], log_z),
-                )
-
-        self.workers.map(run, np.arange(parts))
+        known = (self.problem, PART, block.cuts, w, weights, extra, entry, first)
+        self.workers.over(np.arange(parts), expect_all, *known, nodes, stays, moved, ends, log_z)
         return moved.sum(axis=0), ends.sum(axis=0)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, finite_helper, helper, kernel, prefetch
-from hingeline._simd import aligned_zeros
+from hingeline._simd import aligned_zeros, copy
 from hingeline.core.blocks import (
     Changes,
     Mass,
@@ -305,8 +305,7 @@ def visit(
     if not moved:
         return gap
     steps = work.steps
-    for k in range(m):
-        steps[k] = 0.0
+    steps[:] = 0.0
     for p in range(count):
         k = chosen[p]
         change = masses[p] - before[p]
@@ -338,11 +337,9 @@ class Isotropic(NamedTuple):
 VISITS: dict[type, Callable[..., float]] = {Isotropic: visit_isotropic, Pair: visit_by_pairs}
 
 
-def visit_under(
-    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
-) -> float:
-    """Visit example i as the rule says; the gap it had before."""
-    return VISITS[type(rule)](rule, problem, form, i, w, coefficient, work)
+def visit_under(rule: Any, *given: Any) -> float:
+    """Visit an example as the rule says; the gap it had before. Arguments are those of visits."""
+    return VISITS[type(rule)](rule, *given)
 
 
 by_class(visit_under, VISITS.get)
@@ -434,8 +431,7 @@ def pass_over(
 def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Array) -> None:
     """``w += factor · Σ mass·a·Δf`` over all examples and outputs."""
     n, m = masses.shape
-    losses = np.empty(m + PADDING)
-    steps = np.empty(m + PADDING)
+    losses, steps = np.empty(m + PADDING), np.empty(m + PADDING)
     for i in range(n):
         if masses[i].any():
             all_losses(problem, i, losses)
@@ -448,8 +444,7 @@ def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Ar
 def score_all(problem: Any, form: Formulation, wanted: Array, w: Array, out: Array) -> None:
     """``a·w·Δf`` of all outputs of examples with any entry in ``wanted`` that is not 0."""
     n, m = wanted.shape
-    losses = np.empty(m + PADDING)
-    scores = np.empty(m + PADDING)
+    losses, scores = np.empty(m + PADDING), np.empty(m + PADDING)
     for i in range(n):
         if wanted[i].any():
             all_losses(problem, i, losses)
@@ -463,15 +458,13 @@ def respond_all(problem: Any, form: Formulation, w: Array, out: Response, image:
     """:func:`hingeline.solvers.newton.respond` at these weights; adds ``Fᵀα`` to ``image``."""
     n, alpha = form.cap.shape[0], out.alpha
     m = alpha.shape[0] // n
-    losses = np.empty(m + PADDING)
-    values = np.empty(m + PADDING)
+    losses, values = np.empty(m + PADDING), np.empty(m + PADDING)
     found = np.empty(alpha.shape[0])
     total = 0.0
     for i in range(n):
         at = i * m
         hinges(problem, form, i, m, w, losses, values)
-        for k in range(m):
-            found[at + k] = values[k]
+        copy(values, found[at : at + m])
         total += respond_one(form, i, (at, at + m), found, out)
         some = False
         for k in range(m):

@@ -276,8 +276,7 @@ def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array)
     A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
     row, differs = np.empty(stride), np.empty(length, dtype=np.bool_)
-    for j in range(m):
-        out[j] = 0.0
+    out[:] = 0.0
     _fetch_changes(problem, lo, ys, w, differs)
     for t in range(length):
         if differs[t]:

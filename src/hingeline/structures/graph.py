@@ -93,8 +93,7 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
     m, n = ys.shape
     gold = problem.labels[lo : lo + n]
     stride = problem.n_columns
-    for j in range(m):
-        out[j] = 0.0
+    out[:] = 0.0
     sums = np.empty(stride)
     marks = np.zeros(stride)
     named = np.empty(stride, dtype=np.int64)

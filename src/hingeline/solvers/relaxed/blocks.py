@@ -220,8 +220,7 @@ def visit_variables(
         graph_blocks.variable_scores(problem, i, first, n, w, scratch.columns[column:])
     else:
         graph_blocks.row_scores(problem, i, first, w, scratch.columns)
-        for k in range(problem.n_columns):
-            scratch.steps[k] = 0.0
+        scratch.steps[:] = 0.0
     square = cap * problem.row_sqnorm[problem.row[problem.offsets[i] + first]]  # c_i‖x‖²
     gain, moved = 0.0, False
     for u in range(first, end):

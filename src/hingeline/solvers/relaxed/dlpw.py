@@ -84,8 +84,7 @@ def choose_near(
                 rest //= graph.n_states[v]
             if same > most:
                 best, most = k, same
-    for k in range(first, end):
-        values[k] = 0.0
+    values[first:end] = 0.0
     values[best] = 1.0
 
 
@@ -164,8 +163,8 @@ def descend(
             if temperature > 0.0:
                 kernels.normalise(beliefs, first, n, temperature)
             else:
-                for s in range(n):
-                    beliefs[first + s] = 1.0 if s == states[v] else 0.0
+                beliefs[first : first + n] = 0.0
+                beliefs[first + states[v]] = 1.0
         for c in range(n_factors):
             first, end = tables.start[c], tables.start[c + 1]
             if temperature > 0.0 and by == PAIRS:

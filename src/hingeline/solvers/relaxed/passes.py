@@ -353,8 +353,7 @@ def evaluate_example(problem: Any, dual: Dual, i: int, scratch: Scratch, out: Ar
     blocks = dual.blocks
     graph = topology(problem.graphs, problem.graph[i])
     n_variables = graph.n_states.shape[0]
-    for k in range(blocks.unary_at[i], blocks.unary_at[i + 1]):
-        dual.sums[k] = 0.0
+    dual.sums[blocks.unary_at[i] : blocks.unary_at[i + 1]] = 0.0
     hinge, penalty, centred = evaluate_factors(blocks.factors, problem, dual, i, scratch)
     linear = 0.0
     fractional = end = 0
@@ -430,8 +429,7 @@ def move_centre(problem: Any, dual: Dual, order: Array, step: float) -> None:
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
         unary = blocks.unary_at[i]
-        for k in range(unary, blocks.unary_at[i + 1]):
-            dual.centre_sums[k] = 0.0
+        dual.centre_sums[unary : blocks.unary_at[i + 1]] = 0.0
         for c in range(graph.scope_start.shape[0] - 1):
             size = table_size(graph, c)
             truth = graph_blocks.true_joint(problem, graph, i, c)
