@@ -307,7 +307,7 @@ def planes_from(tables: dict[str, Array], fresh: WorkingSet, end: float) -> Work
     fits = (
         np.array_equal(ws.length, fresh.length)
         and all(getattr(ws, n).shape == fresh.used.shape for n in WorkingSet._fields[:7])
-        and ((ws.capacity >= 0) & (ws.used >= 0) & (ws.used <= ws.capacity)).all()
+        and ((ws.capacity > 0) & (ws.used >= 0) & (ws.used <= ws.capacity)).all()
         and all(getattr(ws, n).shape == ws.alpha.shape for n in WorkingSet._fields[7:13])
         and (end == np.inf or (ws.y.min(initial=0) >= 0 and ws.y.max(initial=0) < end))
     )
@@ -471,18 +471,16 @@ def find_planes(
     spares the comparison, if it is violated at all.
     """
     for i in order:
-        violation[i] = 0.0
-        if form.cap[i] > 0.0:
-            y, known = np.empty(output_length(problem, i), dtype=np.int32), 0.0
-            if epsilon is None:
-                h = most_violated_sum(problem, form, i, w, 1.0, y)
-            else:
-                h = most_violated(problem, form, i, w, 1.0, y)
-                if h > 0.0 and epsilon >= 0.0:
-                    known = slack_of_known(problem, form, ws, i, w) + epsilon
-            violation[i] = max(h, 0.0)
-            if h > known:
-                insert(problem, form, ws, i, y, clock, patience, scratch)
+        y, known = np.empty(output_length(problem, i), dtype=np.int32), 0.0
+        if epsilon is None:
+            h = most_violated_sum(problem, form, i, w, 1.0, y)
+        else:
+            h = most_violated(problem, form, i, w, 1.0, y)
+            if h > 0.0 and epsilon >= 0.0:
+                known = slack_of_known(problem, form, ws, i, w) + epsilon
+        violation[i] = max(h, 0.0)
+        if h > known:
+            insert(problem, form, ws, i, y, clock, patience, scratch)
 
 
 @kernel
