@@ -488,8 +488,8 @@ def sum_losses(problem: Any, weights: Array) -> tuple[float, float]:
     if not hasattr(problem, "cost"):
         return 0.0, 0.0
     k = len(problem.cost)
-    wrong = problem.cost[:, :k].sum(axis=1) - problem.cost.diagonal()  # where that costs, too
-    by_label = wrong / max(k - 1, 1)
+    # Also where what is right costs something.
+    by_label = (problem.cost[:, :k].sum(axis=1) - problem.cost.diagonal()) / max(k - 1, 1)
     losses = by_label[problem.labels] * getattr(problem, "node_weight", 1.0)
     starts = getattr(problem, "offsets", None)
     each = weights if starts is None else np.repeat(weights, np.diff(starts))

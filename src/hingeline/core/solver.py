@@ -170,7 +170,8 @@ class CertifiedSolver(ABC):
     _sums: Callable[[], Array]  # A_i = Σ_y α_i(y)
     _reach: Callable[[], float]  # largest ‖a·Δf‖/b of the planes known
     mean_square: Callable[[], float]  # of ‖a·Δf‖ of planes that may count; 0: there are none
-    #: Fill ``violation`` for the weights ``self.w``; planes found may enter the working set.
+    #: Fill ``violation``, which is 0 where no slack costs anything, for the weights ``self.w``;
+    #: planes found may enter the working set.
     _find_violations: Callable[[], None]
 
     def combine(self, support: Array, steps: Array, out: Array) -> None:
@@ -237,8 +238,7 @@ class CertifiedSolver(ABC):
             self.satisfied = True
             return self.settled
         if self.hard and self.linear() > 0.0:
-            norm = math.sqrt(float(self.w @ self.w))
-            if self.linear() * self._reach() * LEAST_MARGIN > norm:
+            if self.linear() * self._reach() * LEAST_MARGIN > math.sqrt(float(self.w @ self.w)):
                 raise ValueError(
                     "C=inf asks for a hard margin, but the training data are not separable (any "
                     f"margin is below {LEAST_MARGIN:g} of the data's radius): choose a finite C."
@@ -584,7 +584,7 @@ class PlaneSolver(CertifiedSolver):
 
     def _find_violations(self) -> None:
         # Planes may carry a share in the average that is being certified: overwrite none.
-        self.find(np.arange(self.compiled.n), blocks.FREE_SLOTS_ONLY)
+        self.find(self.active, blocks.FREE_SLOTS_ONLY)
 
     def memory(self) -> WorkingSet:
         return self.ws

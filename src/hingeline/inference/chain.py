@@ -333,8 +333,7 @@ def switch_gains(
 ) -> None:
     """What the score of a path gains with each label at position t; flat tables as above."""
     here, n_labels = t * stride, out.shape[0]
-    for k in range(n_labels):
-        out[k] = scores[here + k]
+    copy(scores[here:], out)
     if t > 0:
         row = y[t - 1] * stride
         for k in range(n_labels):

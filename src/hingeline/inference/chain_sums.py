@@ -20,7 +20,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, strict_helper
-from hingeline._simd import row_max
+from hingeline._simd import copy, row_max
 from hingeline.inference.chain import continuations
 
 # How many paths beat a given path, and by how much in sum: bounds for chains of any length.
@@ -435,8 +435,7 @@ def scaled_sums(
         for k in range(stride):
             staying[k] = same[t] * diagonal[k] * emitted[t, k] * behind[k]
             going[k] = entry[t, k] * emitted[t, k] * behind[k]
-        for j in range(stride):
-            behind[j] = staying[j]
+        copy(staying, behind)
         for k in range(n_labels):
             a = going[k]
             for j in range(stride):
@@ -497,8 +496,7 @@ def log_sums(
     nodes, stays, moves = out
     length, stride = scores.shape
     forward, terms = np.full((length, stride), -np.inf), np.empty(n_labels)
-    for k in range(n_labels):
-        forward[0, k] = scores[0, k]
+    copy(scores[0], forward[0, :n_labels])
     for t in range(1, length):
         for k in range(n_labels):
             for j in range(n_labels):

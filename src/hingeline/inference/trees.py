@@ -93,8 +93,7 @@ def _scan(scored: Scored, c: int, slot: int, above: int, beliefs: Array, out: Ar
 def max_product(scored: Scored, y: Array) -> None:
     """Best assignment of a forest in ``y``."""
     graph = scored.graph
-    m = graph.scope_start.shape[0] - 1
-    order, upper = np.empty((2, m), dtype=np.int64)
+    order, upper = np.empty((2, graph.scope_start.shape[0] - 1), dtype=np.int64)
     count = _sort_factors(graph, order, upper)
     beliefs = scored.unary.copy()
     message = np.empty(most_states(graph))

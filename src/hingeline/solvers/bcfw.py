@@ -353,8 +353,7 @@ class BCFW(PlaneSolver):
         estimate = float(self.gaps.sum())
         gaps = self.gaps.copy()  # over known planes; those of the decodes are for the draws
         for _ in range(self.options.passes):
-            worth = gaps > SKIP * gaps[self.active].mean()
-            order = self.rng.permutation(np.flatnonzero(worth))
+            order = self.rng.permutation(np.flatnonzero(gaps > SKIP * gaps[self.active].mean()))
             if not len(order):
                 break
             gained, cost = self._move(order, gaps), CACHED_COST * len(order)
@@ -362,8 +361,7 @@ class BCFW(PlaneSolver):
             if gained * work < gain * cost:
                 break
         # Where a set is full, mass on all its planes would leave none to make room.
-        full = (self.ws.used >= self.most_planes).any()
-        if self.accelerate.iterations and not full:
+        if self.accelerate.iterations and (self.ws.used < self.most_planes).all():
             self.accelerate(self, estimate, growth=(self.n_planes - known) / len(self.active))
         return estimate
 

@@ -290,5 +290,4 @@ def minimise_log_loss(
         rest = f"its certified relative gap is {rel:.3g}, above tol={tol:g}: {remedy}"
         warn_unfinished(name, len(history), reason, rest)
     certificate = (best, least, dual, gap, rel, len(history), rel <= tol)
-    kind: dict[str, Any] = {"exact": True, "bounded": True, "restricted": False}
-    return Result(*certificate, **kind, stop_reason=reason, history=history)
+    return Result(*certificate, True, True, False, reason, history)

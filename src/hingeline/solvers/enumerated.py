@@ -686,8 +686,9 @@ class EnumeratedSDM(CertifiedSolver):
         n, m = self.alpha.shape
         # Every output is a plane; the outputs stand there once, and so do scales that are all 1.
         rescaled = self.form.rescaled
-        ws = empty_working_set(np.ones(n), 0)._replace(capacity=self.counts, used=self.counts)
-        ws = ws._replace(
+        ws = empty_working_set(np.ones(n), 0)._replace(
+            capacity=self.counts,
+            used=self.counts,
             y=np.arange(m, dtype=np.int32),
             slot=m * rescaled * self._everyone,
             scale=self.offsets.ravel() if rescaled else np.ones(m),

@@ -314,8 +314,7 @@ class Steering:
 
     def _measure(self, x: float, value: float, settled: bool) -> None:
         """Take the slope from the last point to this one, if both can be trusted that far."""
-        near = 0.0 if settled and self.trusted else 1.0
-        if abs(x - self.x) > near:
+        if abs(x - self.x) > (0.0 if settled and self.trusted else 1.0):
             self.slope = min(max((value - self.value) / (x - self.x), 0.05), 1.5)
         self.x, self.value, self.trusted = x, value, settled
 
@@ -467,8 +466,7 @@ class NuSearch(NuCertificate, CertifiedSolver):
 
     def finished(self) -> str | None:
         """Whether the margin, which (12) bounds from above, is none beside the data's radius."""
-        norm = math.sqrt(max(-2.0 * self._bound, 0.0))
-        if norm > self.nu * LEAST_MARGIN * self._reach():
+        if math.sqrt(max(-2.0 * self._bound, 0.0)) > self.nu * LEAST_MARGIN * self._reach():
             return None
         self.certify()  # for the least hinge
         self.satisfied = True

@@ -487,8 +487,7 @@ class OneSlack(CertifiedSolver):
 
         self.workers.map(cut, np.arange(len(self.blocks)))
         cost = formulations.total_slack_cost(self.form, self.violation)
-        primal = 0.5 * float(point @ point) + cost
-        return self.sums.sum(axis=0), float(self.offsets.sum()), primal
+        return self.sums.sum(axis=0), float(self.offsets.sum()), 0.5 * float(point @ point) + cost
 
     def certify(self) -> float:
         """Try the last weights, too, where their primal may count."""

@@ -89,8 +89,8 @@ class Stream:
             able = self._solver_class().name
             text = f"passes= works with solver {able!r}, not with {solver!r}: leave it out."
             require(solver in ("auto", able), text)
-            finite = math.inf != owner.C
-            require(finite, "passes= needs a finite C: leave it out for a hard margin.")
+            text = "passes= needs a finite C: leave it out for a hard margin."
+            require(math.inf != owner.C, text)
             text = "class_weight='balanced' changes with every batch, which passes= cannot follow"
             fixed = not isinstance(owner.class_weight, str)
             require(fixed, f"{text}: give class_weight as a mapping.")

@@ -194,29 +194,17 @@ def _primitives(
     add = methods.get("plane_add") or wrap(add_difference)
     square = methods.get("plane_sqdist") or wrap(square_difference)
 
-    def output_length(problem: Any, i: int) -> int:
-        return len(gold(problem, i))
-
     def decode(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
         x = get(problem, i)
         y_true = gold(problem, i)
         y_out[:] = best(x, w, y_true, loss_scale)
         return np.sum(w * joint_feature(x, y_out)) + loss_scale * cost(x, y_true, y_out)
 
-    def plane_loss(problem: Any, i: int, y: Array) -> float:
-        return cost(get(problem, i), gold(problem, i), y)
-
     def truth(problem: Any, i: int, y_out: Array) -> None:
         y_out[:] = gold(problem, i)
 
-    def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
-        return score(get(problem, i), gold(problem, i), y, w)
-
     def plane_add(problem: Any, i: int, y: Array, step: float, w: Array) -> None:
         add(get(problem, i), gold(problem, i), y, step, w)
-
-    def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
-        return square(get(problem, i), y, z)
 
     own_by_loss: Any = methods.get("decode_by_loss")
     own_best: Any = methods.get("decode_best")
@@ -231,9 +219,15 @@ def _primitives(
             ys[k] = rows[k]
         return len(rows)
 
-    made = [output_length, decode, plane_loss, truth, plane_score, plane_add, plane_sqdist]
-    made += [own for own in (decode_by_loss, decode_best) if own.__name__ in methods]
-    return {function.__name__: wrap(function) for function in made}
+    made: dict[str, Function] = {
+        "output_length": lambda problem, i: len(gold(problem, i)),
+        "plane_loss": lambda problem, i, y: cost(get(problem, i), gold(problem, i), y),
+        "plane_score": lambda problem, i, y, w: score(get(problem, i), gold(problem, i), y, w),
+        "plane_sqdist": lambda problem, i, y, z, scratch: square(get(problem, i), y, z),
+    }
+    optional = [own for own in (decode_by_loss, decode_best) if own.__name__ in methods]
+    made |= {own.__name__: own for own in (decode, truth, plane_add, *optional)}
+    return {name: wrap(function) for name, function in made.items()}
 
 
 # Twins of the library's kernels that contain a user's code.

@@ -118,8 +118,7 @@ def store_masses(
     largest = 0 if truth != 0 or size == 1 else 1
     for s in range(size):
         if s != truth:
-            rounded = np.float32(values[s])
-            values[s] = rounded
+            values[s] = np.float32(values[s])
             total += values[s]
             if values[s] > values[largest] or largest == truth:
                 largest = s
@@ -232,8 +231,7 @@ def visit_variables(
         for s in range(n):
             scratch.margins[s] = scratch.columns[column + s]
         reparametrise(problem, dual, graph, i, u, at, scratch.margins)
-        degree = graph.incident_start[u + 1] - graph.incident_start[u]
-        curvature = square + dual.kappa * degree
+        curvature = square + dual.kappa * (graph.incident_start[u + 1] - graph.incident_start[u])
         gap, gained = step_variable(dual, curvature, at, n, scratch)
         dual.gaps[block + u] = cap * gap
         gain += gained

@@ -230,11 +230,9 @@ def visit_pairs(
             continue
         pair = locate_pair(problem, dual, graph, i, c)
         mu = load_pair(dual.mass, pair)
-        theta = subtract_messages(
-            pair_table(w, pair),
-            kappa * (mu.s0 + mu.s1 - dual.mu[pair.first]),
-            kappa * (mu.s0 + mu.s2 - dual.mu[pair.second]),
-        )
+        first_apart = mu.s0 + mu.s1 - dual.mu[pair.first]
+        second_apart = mu.s0 + mu.s2 - dual.mu[pair.second]
+        theta = subtract_messages(pair_table(w, pair), kappa * first_apart, kappa * second_apart)
         if dual.centre.shape[0] > 0:
             theta = difference(theta, centre_of_pair(problem, dual, i, c, pair))
         gap = largest(theta) - dot(theta, mu)
