@@ -123,7 +123,8 @@ def copy_planes(old: WorkingSet, lengths: Array, capacity: Array, gram: bool) ->
 
     Inner products that ``old`` does not have are left zero, for :func:`fill_gram`.
     """
-    new, every = empty_working_set(lengths, capacity, gram), np.arange(len(old.used))
+    new = empty_working_set(lengths, capacity, gram)
+    every = np.arange(len(old.used))
     copy_without_grams(old, every, new, every)
     if len(new.gram) and len(old.gram):
         for lo in range(0, len(every), 4096):  # some at a time: places take memory, too

@@ -431,7 +431,8 @@ def pass_over(
 def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Array) -> None:
     """``w += factor · Σ mass·a·Δf`` over all examples and outputs."""
     n, m = masses.shape
-    losses, steps = np.empty(m + PADDING), np.empty(m + PADDING)
+    losses = np.empty(m + PADDING)
+    steps = np.empty(m + PADDING)
     for i in range(n):
         if masses[i].any():
             all_losses(problem, i, losses)
@@ -444,7 +445,8 @@ def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Ar
 def score_all(problem: Any, form: Formulation, wanted: Array, w: Array, out: Array) -> None:
     """``a·w·Δf`` of all outputs of examples with any entry in ``wanted`` that is not 0."""
     n, m = wanted.shape
-    losses, scores = np.empty(m + PADDING), np.empty(m + PADDING)
+    losses = np.empty(m + PADDING)
+    scores = np.empty(m + PADDING)
     for i in range(n):
         if wanted[i].any():
             all_losses(problem, i, losses)
@@ -458,7 +460,8 @@ def respond_all(problem: Any, form: Formulation, w: Array, out: Response, image:
     """:func:`hingeline.solvers.newton.respond` at these weights; adds ``Fᵀα`` to ``image``."""
     n, alpha = form.cap.shape[0], out.alpha
     m = alpha.shape[0] // n
-    losses, values = np.empty(m + PADDING), np.empty(m + PADDING)
+    losses = np.empty(m + PADDING)
+    values = np.empty(m + PADDING)
     found = np.empty(alpha.shape[0])
     total = 0.0
     for i in range(n):
@@ -686,9 +689,8 @@ class EnumeratedSDM(CertifiedSolver):
         n, m = self.alpha.shape
         # Every output is a plane; the outputs stand there once, and so do scales that are all 1.
         rescaled = self.form.rescaled
-        ws = empty_working_set(np.ones(n), 0)._replace(
-            capacity=self.counts,
-            used=self.counts,
+        ws = empty_working_set(np.ones(n), 0)._replace(capacity=self.counts, used=self.counts)
+        ws = ws._replace(
             y=np.arange(m, dtype=np.int32),
             slot=m * rescaled * self._everyone,
             scale=self.offsets.ravel() if rescaled else np.ones(m),

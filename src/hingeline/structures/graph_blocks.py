@@ -117,7 +117,8 @@ def make_problem(
     connected parts of graphs: their largest hinges add up to that of the graph, so that the optimum
     is the same, but they move one by one.
     """
-    as_array, oracle = np.ascontiguousarray, make_oracle(graphs, int(inference))
+    as_array = np.ascontiguousarray
+    oracle = make_oracle(graphs, int(inference))
     parts, nodes, factors = factor_graph.split(graphs) if apart else (graphs, None, None)
     if len(parts.node_ptr) > len(graphs.node_ptr):
         # By graph what cannot be decoded was refused, as it would be in prediction.

@@ -143,7 +143,8 @@ def move_message(
 @helper
 def normalise(values: Array, at: int, n: int, temperature: float) -> None:
     """Scores to shares ``∝ exp(score/ε)``."""
-    top, total = row_max(values, at, n), 0.0
+    top = row_max(values, at, n)
+    total = 0.0
     for s in range(n):
         values[at + s] = np.exp((values[at + s] - top) / temperature)
         total += values[at + s]
