@@ -237,12 +237,11 @@ class CertifiedSolver(ABC):
         if self.settled:
             self.satisfied = True
             return self.settled
-        if self.hard and self.linear() > 0.0:
-            if self.linear() * self._reach() * LEAST_MARGIN > math.sqrt(float(self.w @ self.w)):
-                raise ValueError(
-                    "C=inf asks for a hard margin, but the training data are not separable (any "
-                    f"margin is below {LEAST_MARGIN:g} of the data's radius): choose a finite C."
-                )
+        if self.hard and self.linear() * self._reach() * LEAST_MARGIN > math.sqrt(self.w @ self.w):
+            raise ValueError(
+                "C=inf asks for a hard margin, but the training data are not separable (any "
+                f"margin is below {LEAST_MARGIN:g} of the data's radius): choose a finite C."
+            )
         return None
 
     def plan_stages(self, reach: float, most: int = 20) -> None:
@@ -490,10 +489,9 @@ class PlaneSolver(CertifiedSolver):
 
     def move(self, order: Array, form: Formulation, gaps: Array, averaged: bool = True) -> float:
         """Visit the examples of ``order`` in turn; see :func:`hingeline.core.blocks.move_mass`."""
-        result: float = self.compiled.bind(blocks.move_mass)(
-            *(self.block_problem, self.by_block(form), self.ws, self.rule, order, self.w),
-            *(self.visits, float(averaged), self.clock, gaps),
-        )
+        known = (self.block_problem, self.by_block(form), self.ws, self.rule, order, self.w)
+        state = (self.visits, float(averaged), self.clock, gaps)
+        result: float = self.compiled.bind(blocks.move_mass)(*known, *state)
         self.visits += len(order) * averaged
         return result
 

@@ -472,14 +472,13 @@ class SDCD(PlaneSolver):
         self.over(order, find_violators, self.form, self.ws, PART, self.w, *asked)
 
     def _find_violations(self) -> None:
-        out = self.violation
+        order, out = self.active, self.violation
         if self.restricted:
-            asked = (PART, self.w, self._wanted(), out)
-            self.over(self.active, sum_over_found, self.form, self.ws, *asked)
+            self.over(order, sum_over_found, self.form, self.ws, PART, self.w, self._wanted(), out)
             return
         bound = self.compiled.summed_slack
         limit = self.options.max_outputs or (20000 if bound is None else 300)
-        self.over(self.active, sum_violations, self.form, PART, self.w, limit, out)
+        self.over(order, sum_violations, self.form, PART, self.w, limit, out)
         if bound is not None:  # of those with too many violated outputs to list
             self.workers.over(np.flatnonzero(np.isinf(out)), bound, PART, self.w, out)
 

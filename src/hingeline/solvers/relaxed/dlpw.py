@@ -307,11 +307,9 @@ class DLPW(CertifiedSolver):
     def _descend(
         self, order: Array, weight: float, rounds: int, state: Array, planes: Array, moments: Array
     ) -> None:
-        cap = len(self.active) * self.form.cap
-        descend(
-            *(self.problem, self.blocks, order, cap, weight, rounds, self.by, self.temperature),
-            *(state, planes, moments, self.messages),
-        )
+        known = (self.problem, self.blocks, order, len(self.active) * self.form.cap)
+        asked = (weight, rounds, self.by, self.temperature)
+        descend(*known, *asked, state, planes, moments, self.messages)
 
     def sweep(self) -> float:
         self.clock += 1
@@ -340,10 +338,8 @@ class DLPW(CertifiedSolver):
     def _dual_of(self, weights: Array) -> tuple[float, Array]:
         """Dual value of the soft marginals at weights and the messages of this moment; their Ψμ."""
         combined = aligned_zeros(self.compiled.n_weights)
-        linear = add_soft_marginals(
-            *(self.problem, self.blocks, self.active, self.form.cap, weights, self.temperature),
-            *(self.messages, combined),
-        )
+        given = (self.problem, self.blocks, self.active, self.form.cap, weights)
+        linear = add_soft_marginals(*given, self.temperature, self.messages, combined)
         return linear - 0.5 * float(combined @ combined), combined
 
     def _fit_messages(self, weights: Array) -> None:
