@@ -148,7 +148,8 @@ def test_curvature_of_classes_is_that_of_their_rows(
         blocks, loops = np.zeros((d * k, d * k)), []
         monkeypatch.setattr(multiclass, "add_rows", lambda *given: loops.append(given))
         compiled.curvature(1.0 * free, rho, sigma, blocks)
-        assert len(loops) == 1 and not blocks.any()  # too few: loops are faster
+        assert len(loops) == 1  # too few: loops are faster
+        assert not blocks.any()
         monkeypatch.setattr(multiclass, "PRODUCT_FLOPS", 0.0)
         compiled.curvature(1.0 * free, rho, sigma, blocks)
         assert len(loops) == 1

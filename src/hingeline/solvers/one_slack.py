@@ -475,15 +475,14 @@ class OneSlack(CertifiedSolver):
             given = (self.known, wanted, self.clock)
         self.oracle_calls += len(self.active) * int(decode)
         self.violation[:] = 0.0
+        posed = (self.compiled.problem, self.form)
 
         def cut(part: Array, scratch: Array) -> None:
             for k in part:
                 self.sums[k] = 0.0
                 own = given if self.known is None else (*given, scratch)
                 out = (self.sums[k], self.violation)
-                self.offsets[k] = self.kernel(
-                    self.compiled.problem, self.form, *own, self.blocks[k], point, *out
-                )
+                self.offsets[k] = self.kernel(*posed, *own, self.blocks[k], point, *out)
 
         self.workers.map(cut, np.arange(len(self.blocks)))
         cost = formulations.total_slack_cost(self.form, self.violation)

@@ -164,9 +164,8 @@ class Stream:
             owner = self.owner
             examples = [store.examples_of(block.compiled.problem) for block in self.blocks]
             compiled = owner._compile(owner._make(*self._stack(examples, owner.n_features_in_)))
-            multipliers = store.join_multipliers(
-                [b.multipliers for b in self.blocks], compiled.n_outputs
-            )
+            parts = [block.multipliers for block in self.blocks]
+            multipliers = store.join_multipliers(parts, compiled.n_outputs)
             weights = np.concatenate([block.weights for block in self.blocks])
             fields: Any = (  # blocks differ in what is per example only
                 np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
@@ -250,9 +249,8 @@ class Stream:
         self._refuse_other_costs(whole.compiled.problem.cost, problem.cost)
         compiled, form = self.owner._compile(problem), self._make_form(weights, problem.labels)
         n = len(whole.weights)
-        used, y, mass, drift = store.list_planes(
-            store.choose_planes(whole.multipliers, np.arange(n))
-        )
+        kept = store.choose_planes(whole.multipliers, np.arange(n))
+        used, y, mass, drift = store.list_planes(kept)
         used = np.concatenate([used, np.zeros(compiled.n - n, dtype=np.int64)])
         start = store.restore_planes(compiled, form, used, y, mass, np.zeros_like(drift))
         self.visits = 0.0

@@ -247,11 +247,9 @@ def lay_out_blocks(compiled: Compiled, solver: str) -> Blocks:
 def decoding_seconds(problem: GraphProblem) -> float:
     """About what it costs to decode all examples once; 0 for forests."""
     graphs, method = problem.graphs, problem.oracle.method
-    states = factor_graph.starts_of(problem.table_states[problem.factor_template])[
-        graphs.factor_ptr
-    ]
+    states = factor_graph.starts_of(problem.table_states[problem.factor_template])
     labellings = np.exp2(np.minimum(factor_graph.log2_assignments(graphs), 60.0))
-    sizes = np.where(method == ENUMERATION, labellings, np.diff(states))
+    sizes = np.where(method == ENUMERATION, labellings, np.diff(states[graphs.factor_ptr]))
     return float((sizes * SECONDS[method])[problem.graph].sum())
 
 
