@@ -53,12 +53,11 @@ from harness import (
     write_results,
 )
 from hingeline import GraphSSVM, MultilabelSSVM
-from hingeline.core.formulations import make_formulation
+from hingeline.core.formulations import find_hinges, make_formulation
 from hingeline.core.primitives import Workers
 from hingeline.core.results import relative
 from hingeline.evaluation.metrics import multilabel_scores
 from hingeline.solvers.bcfw import BCFW
-from hingeline.solvers.nu import hinges_at
 from hingeline.solvers.relaxed import passes
 from hingeline.solvers.relaxed.dlpw import DLPW, SmoothDLPW
 from hingeline.solvers.relaxed.soft import AVERAGED_ITERATES, SoftBCFW
@@ -300,10 +299,10 @@ class Evaluator:
 
     def __call__(self, w: Array) -> dict[str, float]:
         """Return g and the measures."""
-        hinges, losses = np.zeros(self.compiled.n), np.zeros(self.compiled.n)
-        self.compiled.bind(hinges_at)(
-            self.compiled.problem, self.weights, self.order, w, 1.0, hinges, losses
-        )
+        hinges, excess, losses = np.zeros((3, self.compiled.n))
+        find = self.compiled.bind(find_hinges)
+        find(self.compiled.problem, self.order, w, 1.0, hinges, excess, losses)
+        hinges = np.maximum(hinges + excess, 0.0)
         relaxed = 0.5 * float(w @ w) + self.scale * float(self.weights @ hinges)
         self.model.weights_ = w
         return {"g": relaxed} | self.task.judge(self.model)

@@ -322,7 +322,7 @@ def test_check_reads_conllu(tmp_path):
         (["--select", "dev"], "pass --dev FILE"),
         (["--select", "best"], "--select best is not known"),
         (["--unlabelled-C", "1,x"], "--unlabelled-C: expected"),
-        (["--unlabelled-C", "1,-2"], "--unlabelled-C must be greater than 0 and finite, got -2"),
+        (["--unlabelled-C", "1,-2"], "--unlabelled-C must be greater than 0, got -2"),
         (["--C", "inf"], "C"),
         (["--unlabelled", "-", "--unlabelled", "-"], "cannot be read twice"),
         (["--unlabelled", "none"], "none: No such file"),

@@ -331,6 +331,14 @@ def test_planes_with_mass_or_a_share_are_never_lost(chains, seed, names):
 # What sweeps keep true --------------------------------------------------------------------------
 
 
+def test_planes_of_a_file_have_room_for_one_at_least() -> None:
+    """Else room would never grow, and the slots of an example would be those of the next."""
+    lengths = np.ones(2, dtype=np.int64)
+    tables = empty_working_set(lengths, np.array([FIRST_CAPACITY, 0]))._asdict()
+    with pytest.raises(KeyError, match="fit together"):
+        working_set.planes_from(tables, empty_working_set(lengths), np.inf)
+
+
 def dual_weights(data: Any, ws: WorkingSet) -> Any:
     """``Σ α·a·Δf`` from naive joint features."""
     w = np.zeros(data.compiled.n_weights)

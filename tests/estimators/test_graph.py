@@ -552,6 +552,18 @@ class TestBadGraphs:
                 {"inference": "max-product"},
                 "without cycles",
             ),
+            (  # the number of a graph, not of a part that is an example of its own
+                [Graph(np.ones((9, 1)), [(0, 1)]), Graph(np.ones((3, 1)), TRIANGLE)],
+                [[0, 1, 0] * 3, [0, 1, 0]],
+                {"inference": "max-product"},
+                "graph 1: .*without cycles",
+            ),
+            (  # each part is small, but prediction enumerates the whole graph
+                [Graph(np.ones((30, 1)), [(0, 1)])],
+                [[0, 1, 0] * 10],
+                {"inference": "enumeration"},
+                "graph 0: .*up to 16777216 assignments",
+            ),
         ],
     )
     def test_fit(self, X: Any, y: Any, params: Any, match: str) -> None:

@@ -51,7 +51,7 @@ def test_names_are_given_or_the_models_own(tagger):
         del tagger.feature_names_in_
     with pytest.raises(ValueError, match="there are 2 feature names, but the model has 9"):
         top_features(tagger, feature_names=["a", "b"])
-    with pytest.raises(ValueError, match="n must be greater than 0"):
+    with pytest.raises(ValueError, match="n must be greater than 0, got 0"):
         top_features(tagger, 0)
 
 

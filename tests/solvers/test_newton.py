@@ -145,11 +145,14 @@ def test_curvature_of_classes_is_that_of_their_rows(
     np.testing.assert_allclose(matrix[upper], expected[upper], atol=1e-12)
     assert multiclass.is_dense(problem) == dense
     if dense:
-        blocks = np.zeros((d * k, d * k))
-        known = (problem, 1.0 * free, rho, sigma, blocks)
-        assert not multiclass.add_blocks(*known)  # too few: loops are faster
+        blocks, loops = np.zeros((d * k, d * k)), []
+        monkeypatch.setattr(multiclass, "add_rows", lambda *given: loops.append(given))
+        compiled.curvature(1.0 * free, rho, sigma, blocks)
+        assert len(loops) == 1  # too few: loops are faster
+        assert not blocks.any()
         monkeypatch.setattr(multiclass, "PRODUCT_FLOPS", 0.0)
-        assert multiclass.add_blocks(*known)
+        compiled.curvature(1.0 * free, rho, sigma, blocks)
+        assert len(loops) == 1
         np.testing.assert_allclose(blocks[upper], expected[upper], atol=1e-12)
     assert compiled.multiply_curvature is not None
     vector = np.zeros(compiled.n_weights)

@@ -118,11 +118,12 @@ def spread(starts: Array, counts: Array) -> Array:
     return np.arange(counts.sum()) + np.repeat(starts - starts_of(counts), counts)
 
 
-def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
-    """Take over all planes; ``new`` has room for them, and may have more examples.
+def copy_planes(old: WorkingSet, lengths: Array, capacity: Array, gram: bool) -> WorkingSet:
+    """All planes with room for these; there may be more examples.
 
     Inner products that ``old`` does not have are left zero, for :func:`fill_gram`.
     """
+    new = empty_working_set(lengths, capacity, gram)
     every = np.arange(len(old.used))
     copy_without_grams(old, every, new, every)
     if len(new.gram) and len(old.gram):
@@ -132,6 +133,7 @@ def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
             rows, owners = spread(np.zeros_like(used), used), np.repeat(some, used)
             there, here = (ws.gram_start[owners] + rows * ws.capacity[owners] for ws in (new, old))
             new.gram[spread(there, old.used[owners])] = old.gram[spread(here, old.used[owners])]
+    return new
 
 
 def copy_without_grams(old: WorkingSet, source: Array, new: WorkingSet, target: Array) -> None:
@@ -158,9 +160,7 @@ def make_room(ws: WorkingSet, clock: int, patience: int, most: int = KEEP) -> Wo
     if not ws.wanted.any():
         return ws
     capacity = np.where(ws.wanted > 0, np.minimum(2 * ws.capacity, most), ws.capacity)
-    new = empty_working_set(ws.length, capacity, gram=len(ws.gram) > 0)
-    copy_planes(ws, new)
-    return new
+    return copy_planes(ws, ws.length, capacity, len(ws.gram) > 0)
 
 
 @helper
@@ -264,8 +264,7 @@ def fill_row(problem: Any, ws: WorkingSet, i: int, j: int, scratch: Array) -> No
     inner = np.empty(m)
     plane_add(problem, i, plane(ws, i, j), ws.scale[s + j], scratch)
     planes_score(problem, i, planes(ws, i), scratch, inner)
-    for k in range(scratch.shape[0]):
-        scratch[k] = 0.0
+    scratch[:] = 0.0
     g, room = ws.gram_start[i], ws.capacity[i]
     inner[j] = ws.scale[s + j] * ws.sqnorm[s + j]
     for k in range(m):
@@ -309,7 +308,7 @@ def planes_from(tables: dict[str, Array], fresh: WorkingSet, end: float) -> Work
     fits = (
         np.array_equal(ws.length, fresh.length)
         and all(getattr(ws, n).shape == fresh.used.shape for n in WorkingSet._fields[:7])
-        and ((ws.capacity >= 0) & (ws.used >= 0) & (ws.used <= ws.capacity)).all()
+        and ((ws.capacity > 0) & (ws.used >= 0) & (ws.used <= ws.capacity)).all()
         and all(getattr(ws, n).shape == ws.alpha.shape for n in WorkingSet._fields[7:13])
         and (end == np.inf or (ws.y.min(initial=0) >= 0 and ws.y.max(initial=0) < end))
     )
@@ -473,18 +472,16 @@ def find_planes(
     spares the comparison, if it is violated at all.
     """
     for i in order:
-        violation[i] = 0.0
-        if form.cap[i] > 0.0:
-            y, known = np.empty(output_length(problem, i), dtype=np.int32), 0.0
-            if epsilon is None:
-                h = most_violated_sum(problem, form, i, w, 1.0, y)
-            else:
-                h = most_violated(problem, form, i, w, 1.0, y)
-                if h > 0.0 and epsilon >= 0.0:
-                    known = slack_of_known(problem, form, ws, i, w) + epsilon
-            violation[i] = max(h, 0.0)
-            if h > known:
-                insert(problem, form, ws, i, y, clock, patience, scratch)
+        y, known = np.empty(output_length(problem, i), dtype=np.int32), 0.0
+        if epsilon is None:
+            h = most_violated_sum(problem, form, i, w, 1.0, y)
+        else:
+            h = most_violated(problem, form, i, w, 1.0, y)
+            if h > 0.0 and epsilon >= 0.0:
+                known = slack_of_known(problem, form, ws, i, w) + epsilon
+        violation[i] = max(h, 0.0)
+        if h > known:
+            insert(problem, form, ws, i, y, clock, patience, scratch)
 
 
 @kernel
@@ -514,10 +511,7 @@ def score_planes(problem: Any, ws: WorkingSet, wanted: Array, w: Array, out: Arr
     """``a·w·Δf`` of every plane whose entry in ``wanted`` is not 0."""
     for i in range(ws.used.shape[0]):
         m, s = ws.used[i], ws.slot[i]
-        some = False
-        for j in range(m):
-            some = some or wanted[s + j] != 0.0
-        if some:
+        if wanted[s : s + m].any():
             planes_score(problem, i, planes(ws, i), w, out[s : s + m])
             for j in range(m):
                 out[s + j] *= ws.scale[s + j]

@@ -216,16 +216,18 @@ def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) ->
 
 
 @kernel
-def excess_cost(problem: Any, form: Formulation, order: Array, w: Array, out: Array) -> None:
-    """What the slack of these examples costs by the bounds of decoding, above the outputs found.
+def find_hinges(
+    problem: Any, order: Array, w: Array, rho: float, hinges: Array, excess: Array, losses: Array
+) -> None:
+    """``ρ·l − w·Δf`` of the outputs found, how far the largest may lie above it, and l.
 
     For margin rescaling with linear slack, as :func:`most_violated_sum`.
     """
     for i in order:
         y = np.empty(output_length(problem, i), dtype=np.int32)
-        excess = decode_excess(problem, i, w, 1.0, y)
-        hinge = plane_loss(problem, i, y) - plane_score(problem, i, y, w)
-        out[i] = slack_cost(form, i, hinge + excess) - slack_cost(form, i, hinge)
+        excess[i] = decode_excess(problem, i, w, rho, y)
+        losses[i] = plane_loss(problem, i, y)
+        hinges[i] = rho * losses[i] - plane_score(problem, i, y, w)
 
 
 @kernel

@@ -255,14 +255,13 @@ def lay_out_tokens(
     before = tokens - np.repeat(offsets[:-1], lengths)
     ends = np.cumsum(np.minimum(before + 1, np.repeat(most, lengths)))
     kept = ends * 8 <= cache_mb * 2**20
-    room = np.full(int(ends[kept].max(initial=0)), np.nan)
     return {
         "indptr": np.ascontiguousarray(indptr, dtype=np.int64),
         "indices": np.ascontiguousarray(indices, dtype=np.int32),
         "values": np.ascontiguousarray(values),
         "offsets": np.ascontiguousarray(offsets, dtype=np.int64),
         "labels": np.ascontiguousarray(labels, dtype=np.int32),
-        "token_gram": room,
+        "token_gram": np.full(int(ends[kept].max(initial=0)), np.nan),
         "gram_row": np.where(kept, ends - 1 - tokens, -1),
     }
 
@@ -383,7 +382,7 @@ class Compiled:
     problem: Any
     lengths: Array  # (n,) length of an output
     n_weights: int
-    scratch_size: int
+    scratch_size: int = 0  # of a vector that kernels find zero and leave zero; n_weights at least
     end: float = np.inf  # numbers of an output are at least 0 and less than this, unless infinite
     n_outputs: Any = None  # an int where all outputs can be the working set; then also:
     output_losses: Any = None  # a function: (n, outputs)
@@ -409,7 +408,7 @@ class Compiled:
     bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
 
     def __post_init__(self) -> None:
-        # A vector of weights has room in it, too; memory that is never written to costs nothing.
+        # Memory that is never written to costs nothing.
         object.__setattr__(self, "scratch_size", max(self.scratch_size, self.n_weights))
 
     @property
@@ -489,8 +488,8 @@ def sum_losses(problem: Any, weights: Array) -> tuple[float, float]:
     if not hasattr(problem, "cost"):
         return 0.0, 0.0
     k = len(problem.cost)
-    wrong = problem.cost[:, :k].sum(axis=1) - problem.cost.diagonal()  # where that costs, too
-    by_label = wrong / max(k - 1, 1)
+    # Also where what is right costs something.
+    by_label = (problem.cost[:, :k].sum(axis=1) - problem.cost.diagonal()) / max(k - 1, 1)
     losses = by_label[problem.labels] * getattr(problem, "node_weight", 1.0)
     starts = getattr(problem, "offsets", None)
     each = weights if starts is None else np.repeat(weights, np.diff(starts))

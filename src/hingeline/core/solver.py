@@ -170,7 +170,8 @@ class CertifiedSolver(ABC):
     _sums: Callable[[], Array]  # A_i = Σ_y α_i(y)
     _reach: Callable[[], float]  # largest ‖a·Δf‖/b of the planes known
     mean_square: Callable[[], float]  # of ‖a·Δf‖ of planes that may count; 0: there are none
-    #: Fill ``violation`` for the weights ``self.w``; planes found may enter the working set.
+    #: Fill ``violation``, which is 0 where no slack costs anything, for the weights ``self.w``;
+    #: planes found may enter the working set.
     _find_violations: Callable[[], None]
 
     def combine(self, support: Array, steps: Array, out: Array) -> None:
@@ -218,6 +219,10 @@ class CertifiedSolver(ABC):
         """Make the blocks of multipliers that wait for it, which are to be visited then."""
         return np.zeros(0, dtype=np.int64)
 
+    def run(self, kernel: Any, *given: Any) -> Any:
+        """Run a kernel with the problem and what it is given."""
+        return self.compiled.bind(kernel)(self.compiled.problem, *given)
+
     def over(self, order: Array, kernel: Any, *given: Any) -> None:
         """Run a kernel with the problem and what it is given over examples, in threads."""
         self.workers.over(order, self.compiled.bind(kernel), self.compiled.problem, *given)
@@ -232,13 +237,11 @@ class CertifiedSolver(ABC):
         if self.settled:
             self.satisfied = True
             return self.settled
-        if self.hard and self.linear() > 0.0:
-            norm = math.sqrt(float(self.w @ self.w))
-            if self.linear() * self._reach() * LEAST_MARGIN > norm:
-                raise ValueError(
-                    "C=inf asks for a hard margin, but the training data are not separable (any "
-                    f"margin is below {LEAST_MARGIN:g} of the data's radius): choose a finite C."
-                )
+        if self.hard and self.linear() * self._reach() * LEAST_MARGIN > math.sqrt(self.w @ self.w):
+            raise ValueError(
+                "C=inf asks for a hard margin, but the training data are not separable (any "
+                f"margin is below {LEAST_MARGIN:g} of the data's radius): choose a finite C."
+            )
         return None
 
     def plan_stages(self, reach: float, most: int = 20) -> None:
@@ -279,8 +282,7 @@ class CertifiedSolver(ABC):
         half = 0.5 * float(self.w @ self.w)
         self.oracle_calls += len(self.active)
         if self.hard:
-            stretch = self.compiled.bind(formulations.feasible_stretch)
-            self._stretch = stretch(self.compiled.problem, self.form, self.w, 1e-12)
+            self._stretch = self.run(formulations.feasible_stretch, self.form, self.w, 1e-12)
             return half * self._stretch**2 if half > 0.0 else math.inf
         self._find_violations()
         return half + total_slack_cost(self.form, self.violation)
@@ -325,9 +327,11 @@ class CertifiedSolver(ABC):
         """
         if self.exact or not (self.decodes and self.bounded) or self.restricted or self.hard:
             return math.nan
-        found = np.zeros(self.compiled.n)
-        self.over(self.active, formulations.excess_cost, self.form, PART, weights, found)
-        return float(found.sum())
+        hinges, excess, losses = np.zeros((3, self.compiled.n))
+        given = (PART, weights, 1.0, hinges, excess, losses)
+        self.over(self.active, formulations.find_hinges, *given)
+        above = np.maximum(hinges + excess, 0.0)
+        return float((self.form.cap * above - self.form.cap * np.maximum(hinges, 0.0)).sum())
 
     def best(self) -> tuple[Array, float]:
         """Weights of the least certified primal so far, and that primal."""
@@ -434,8 +438,7 @@ class PlaneSolver(CertifiedSolver):
             return None
         capacity = np.full(compiled.n, blocks.FIRST_CAPACITY)
         capacity[: len(old.capacity)] = old.capacity
-        ws = blocks.empty_working_set(compiled.lengths, capacity, len(old.gram) > 0)
-        blocks.copy_planes(old, ws)
+        ws = blocks.copy_planes(old, compiled.lengths, capacity, len(old.gram) > 0)
         ws.alpha[:] = carry_over(before.form, form, ws.alpha, capacity)
         ws.drift[:], ws.stamp[:] = 0.0, 0
         return ws
@@ -447,8 +450,7 @@ class PlaneSolver(CertifiedSolver):
             return blocks.empty_working_set(self.compiled.lengths, gram=gram)
         if gram == (len(start.gram) > 0):
             return start
-        ws = blocks.empty_working_set(start.length, start.capacity, gram=gram)
-        blocks.copy_planes(start, ws)
+        ws = blocks.copy_planes(start, start.length, start.capacity, gram)
         if gram:
             fill = self.compiled.bind(blocks.fill_gram)
             fill(self.block_problem, ws, np.arange(len(ws.used)), self.workers.scratch[0])
@@ -487,10 +489,9 @@ class PlaneSolver(CertifiedSolver):
 
     def move(self, order: Array, form: Formulation, gaps: Array, averaged: bool = True) -> float:
         """Visit the examples of ``order`` in turn; see :func:`hingeline.core.blocks.move_mass`."""
-        result: float = self.compiled.bind(blocks.move_mass)(
-            *(self.block_problem, self.by_block(form), self.ws, self.rule, order, self.w),
-            *(self.visits, float(averaged), self.clock, gaps),
-        )
+        known = (self.block_problem, self.by_block(form), self.ws, self.rule, order, self.w)
+        state = (self.visits, float(averaged), self.clock, gaps)
+        result: float = self.compiled.bind(blocks.move_mass)(*known, *state)
         self.visits += len(order) * averaged
         return result
 
@@ -521,8 +522,7 @@ class PlaneSolver(CertifiedSolver):
         self.restart_average_in_time()
         stage = self.stage()
         known = self.n_planes
-        order = self.rng.permutation(self.active)
-        for part in self.cut_into_blocks(order):
+        for part in self.cut_into_blocks(self.rng.permutation(self.active)):
             for _ in range(self.repeats):
                 self.find(part, self.patience)
                 self.move(self.blocks_of(part), stage, self.gaps)
@@ -582,7 +582,7 @@ class PlaneSolver(CertifiedSolver):
 
     def _find_violations(self) -> None:
         # Planes may carry a share in the average that is being certified: overwrite none.
-        self.find(np.arange(self.compiled.n), blocks.FREE_SLOTS_ONLY)
+        self.find(self.active, blocks.FREE_SLOTS_ONLY)
 
     def memory(self) -> WorkingSet:
         return self.ws

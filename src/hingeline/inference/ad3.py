@@ -265,7 +265,7 @@ def alternating_directions(
                 q[d] = 1.0 - q[d + 1]
                 q[e] = 1.0 - q[e + 1]
             elif graph.scope_start[c + 1] > a:
-                moves = _MOVES + k // _MORE_AFTER
-                _project(scored, state, c, current, rho, 0.1 * tol * rho, moves)
+                most = _MOVES + k // _MORE_AFTER
+                _project(scored, state, c, current, rho, 0.1 * tol * rho, most)
         primal, dual = _average(graph, state, rho, mean, current)
     return max(best, score)

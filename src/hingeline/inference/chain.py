@@ -79,8 +79,7 @@ def max_sum_by_errors(
     for t in range(1, length):
         truth = y_true[t]
         for e in range(t + 1):
-            for k in range(stride):
-                reach[k] = 0.0
+            reach[:] = 0.0
             max_plus(table[t - 1, e], 0, moves, n_labels, stride, reach, 0)
             wrong = table[t, e + 1]
             for k in range(n_labels):
@@ -334,8 +333,7 @@ def switch_gains(
 ) -> None:
     """What the score of a path gains with each label at position t; flat tables as above."""
     here, n_labels = t * stride, out.shape[0]
-    for k in range(n_labels):
-        out[k] = scores[here + k]
+    copy(scores[here:], out)
     if t > 0:
         row = y[t - 1] * stride
         for k in range(n_labels):

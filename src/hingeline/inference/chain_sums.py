@@ -20,7 +20,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, strict_helper
-from hingeline._simd import row_max
+from hingeline._simd import copy, row_max
 from hingeline.inference.chain import continuations
 
 # How many paths beat a given path, and by how much in sum: bounds for chains of any length.
@@ -346,8 +346,7 @@ def scale_moves(transitions: Array, n_labels: int) -> Moves:
     diagonal = np.zeros(stride)
     top = -np.inf
     for j in range(n_labels):
-        for k in range(n_labels):
-            top = max(top, transitions[j, k])
+        top = max(top, row_max(transitions[j], 0, n_labels))
     if top == -np.inf:
         top = 0.0
     for j in range(n_labels):
@@ -362,14 +361,10 @@ def scale_moves(transitions: Array, n_labels: int) -> Moves:
 @strict_helper
 def _entries(enter: Array, t: int, n_labels: int, out: Array) -> float:
     """Factors for moves to other labels at t, at most 1; their logarithm's shift is returned."""
-    stride = out.shape[0]
     if enter.shape[0] == 0:
-        for k in range(stride):
-            out[k] = 1.0
+        out[:] = 1.0
         return 0.0
-    top = 0.0
-    for k in range(n_labels):
-        top = max(top, enter[t, k])
+    top = max(row_max(enter[t], 0, n_labels), 0.0)
     for k in range(n_labels):
         out[k] = math.exp(enter[t, k] - top)
     return top
@@ -401,11 +396,9 @@ def scaled_sums(
             emitted[t, k] = math.exp(scores[t, k] - best)
         shift = best
         if t == 0:
-            for k in range(stride):
-                row[k] = 1.0
+            row[:] = 1.0
         else:
-            for k in range(stride):
-                row[k] = 0.0
+            row[:] = 0.0
             for j in range(n_labels):
                 a = forward[t - 1, j]
                 for k in range(stride):
@@ -426,8 +419,7 @@ def scaled_sums(
         total += shift + math.log(mass)
 
     behind = np.zeros(stride)
-    for k in range(n_labels):
-        behind[k] = 1.0
+    behind[:n_labels] = 1.0
     staying, going, stayed = np.empty(stride), np.empty(stride), np.zeros(n_labels)
     for t in range(length - 1, -1, -1):
         overlap = 0.0
@@ -443,8 +435,7 @@ def scaled_sums(
         for k in range(stride):
             staying[k] = same[t] * diagonal[k] * emitted[t, k] * behind[k]
             going[k] = entry[t, k] * emitted[t, k] * behind[k]
-        for j in range(stride):
-            behind[j] = staying[j]
+        copy(staying, behind)
         for k in range(n_labels):
             a = going[k]
             for j in range(stride):
@@ -505,8 +496,7 @@ def log_sums(
     nodes, stays, moves = out
     length, stride = scores.shape
     forward, terms = np.full((length, stride), -np.inf), np.empty(n_labels)
-    for k in range(n_labels):
-        forward[0, k] = scores[0, k]
+    copy(scores[0], forward[0, :n_labels])
     for t in range(1, length):
         for k in range(n_labels):
             for j in range(n_labels):
@@ -517,8 +507,7 @@ def log_sums(
         return total
     behind, ahead = np.zeros(n_labels), np.empty(n_labels)
     for t in range(length - 1, -1, -1):
-        for k in range(stride):
-            nodes[t, k] = 0.0
+        nodes[t, :] = 0.0
         for k in range(n_labels):
             nodes[t, k] = weight * math.exp(forward[t, k] + behind[k] - total)
         if t == 0:

@@ -47,9 +47,8 @@ def is_submodular(scored: Scored) -> bool:
 def _find_levels(net: Network, queue: Array) -> bool:
     """Steps to the sink; whether a source is connected to it."""
     terminal, level = net.terminal, net.level
-    n = terminal.shape[0]
     tail = 0
-    for i in range(n):
+    for i in range(terminal.shape[0]):
         level[i] = -1
         if terminal[i] < 0.0:
             level[i] = 0
@@ -132,8 +131,9 @@ def graph_cut(scored: Scored, y: Array) -> None:
             # t(y_i, y_j) = t00 + y_i (t10 − t00) + y_j (t11 − t10) − w (1 − y_i) y_j
             terminal[i] += tables[at + 2] - tables[at]
             terminal[j] += tables[at + 3] - tables[at + 2]
-            apart = tables[at + 1] + tables[at + 2]
-            room[2 * c] = max((tables[at] + tables[at + 3]) - apart, 0.0)
+            room[2 * c] = max(
+                (tables[at] + tables[at + 3]) - (tables[at + 1] + tables[at + 2]), 0.0
+            )
     head, arc = np.zeros((2, graph.scope.shape[0]), dtype=np.int64)
     for i in range(n):
         for p in range(graph.incident_start[i], graph.incident_start[i + 1]):

@@ -27,8 +27,7 @@ def _pair_scores(scored: Scored, k: int, s: int, pairs: Array) -> bool:
     are factors that join k with two or more earlier variables and none later.
     """
     graph, tables, table_start = scored.graph, scored.tables, scored.table_start
-    for q in range(1 + graph.unary_start[k]):
-        pairs[q] = 0.0
+    pairs[: 1 + graph.unary_start[k]] = 0.0
     larger = False
     for p in range(graph.incident_start[k], graph.incident_start[k + 1]):
         c = graph.incident[p]

@@ -106,6 +106,51 @@ def joint_index(graph: Topology, c: int, y: Array) -> int:
     return index
 
 
+# Tables of values over the joint states of a factor; strides of variables are as of C order.
+
+
+@helper
+def add_message(
+    values: Array, size: int, states: int, stride: int, message: Array, at: int, step: float
+) -> None:
+    """``values[y] += step·message[at + y_slot]`` over joint states."""
+    for outer in range(0, size, states * stride):
+        for s in range(states):
+            x = step * message[at + s]
+            first = outer + s * stride
+            for k in range(first, first + stride):
+                values[k] += x
+
+
+@helper
+def marginal(values: Array, size: int, states: int, stride: int, out: Array, at: int) -> None:
+    """``out[at + s]`` sums ``values`` over the joint states with ``y_slot = s``."""
+    for s in range(states):
+        out[at + s] = 0.0
+    for outer in range(0, size, states * stride):
+        for s in range(states):
+            first = outer + s * stride
+            total = 0.0
+            for k in range(first, first + stride):
+                total += values[k]
+            out[at + s] += total
+
+
+@helper
+def max_marginal(
+    values: Array, first: int, end: int, states: int, stride: int, out: Array, at: int
+) -> None:
+    """``out[at + s]``: the largest of a table's values over joint states with ``y_slot = s``."""
+    # A range with a step costs a division, more than the rest where tables are 2 by 2.
+    for s in range(states):
+        best, outer = -np.inf, first + s * stride
+        while outer < end:
+            for k in range(outer, outer + stride):
+                best = max(best, values[k])
+            outer += states * stride
+        out[at + s] = best
+
+
 @helper
 def most_states(graph: Topology) -> int:
     """Largest number of states of a variable."""

@@ -23,6 +23,7 @@ from scipy import sparse
 
 from hingeline._checks import Array
 from hingeline._jit import by_class, helper, kernel
+from hingeline._simd import row_max
 from hingeline.inference import factor_graph
 from hingeline.inference.ad3 import alternating_directions
 from hingeline.inference.cut import graph_cut, is_submodular
@@ -145,11 +146,8 @@ def _search_single_changes(use: Used, scored: Scored, y: Array) -> float:
     """From the best state of every variable alone; the bound is the sum of all best entries."""
     bound = factor_graph.top_sum(scored.graph, scored.unary, y)
     for c in range(scored.graph.scope_start.shape[0] - 1):
-        at = scored.table_start[c]
-        best = scored.tables[at]
-        for k in range(1, factor_graph.table_size(scored.graph, c)):
-            best = max(best, scored.tables[at + k])
-        bound += best
+        size = factor_graph.table_size(scored.graph, c)
+        bound += row_max(scored.tables, scored.table_start[c], size)
     factor_graph.improve(scored, y, ICM_SWEEPS)
     return bound
 

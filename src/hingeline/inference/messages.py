@@ -63,23 +63,17 @@ def _max_marginal(
     scored: Scored, c: int, slot: int, messages: Array, starts: Array, out: Array
 ) -> None:
     """``out[s] = max_y [table_c(y) − Σ_j δ_cj(y_j)]`` over the joint states with ``y_slot = s``."""
-    graph = scored.graph
-    at = scored.table_start[c]
-    start, end = graph.scope_start[c], graph.scope_start[c + 1]
-    own = starts[start + slot]
-    n_own = starts[start + slot + 1] - own
-    for s in range(n_own):
-        out[s] = -np.inf
-    for k in range(factor_graph.table_size(graph, c)):
-        rest, value, s = k, scored.tables[at + k], 0
-        for p in range(end - 1, start - 1, -1):
-            states = starts[p + 1] - starts[p]
-            digit = rest % states
-            rest //= states
-            value -= messages[starts[p] + digit]
-            if p == start + slot:
-                s = digit
-        out[s] = max(out[s], value)
+    start, at = scored.graph.scope_start[c], scored.table_start[c]
+    size = factor_graph.table_size(scored.graph, c)
+    values = scored.tables[at : at + size].copy()
+    stride, own = 1, 1
+    for p in range(scored.graph.scope_start[c + 1] - 1, start - 1, -1):
+        states = starts[p + 1] - starts[p]
+        factor_graph.add_message(values, size, states, stride, messages, starts[p], -1.0)
+        own = stride if p == start + slot else own
+        stride *= states
+    states = starts[start + slot + 1] - starts[start + slot]
+    factor_graph.max_marginal(values, 0, size, states, own, out, 0)
 
 
 @finite_helper

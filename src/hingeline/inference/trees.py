@@ -61,10 +61,8 @@ def _scan(scored: Scored, c: int, slot: int, above: int, beliefs: Array, out: Ar
     last = graph.scope[end - 1]
     states = graph.n_states[last]  # their joint states are neighbours
     first = graph.unary_start[last]
-    up = graph.scope[begin + slot]
     if above < 0:
-        for s in range(graph.n_states[up]):
-            out[s] = -np.inf
+        out[:] = -np.inf
     choice, best = -1, -np.inf
     for row in range(table_size(graph, c) // states):
         rest, base, digit = row, 0.0, -1
@@ -95,8 +93,7 @@ def _scan(scored: Scored, c: int, slot: int, above: int, beliefs: Array, out: Ar
 def max_product(scored: Scored, y: Array) -> None:
     """Best assignment of a forest in ``y``."""
     graph = scored.graph
-    m = graph.scope_start.shape[0] - 1
-    order, upper = np.empty((2, m), dtype=np.int64)
+    order, upper = np.empty((2, graph.scope_start.shape[0] - 1), dtype=np.int64)
     count = _sort_factors(graph, order, upper)
     beliefs = scored.unary.copy()
     message = np.empty(most_states(graph))

@@ -353,8 +353,7 @@ class BCFW(PlaneSolver):
         estimate = float(self.gaps.sum())
         gaps = self.gaps.copy()  # over known planes; those of the decodes are for the draws
         for _ in range(self.options.passes):
-            worth = gaps > SKIP * gaps[self.active].mean()
-            order = self.rng.permutation(np.flatnonzero(worth))
+            order = self.rng.permutation(np.flatnonzero(gaps > SKIP * gaps[self.active].mean()))
             if not len(order):
                 break
             gained, cost = self._move(order, gaps), CACHED_COST * len(order)
@@ -362,8 +361,7 @@ class BCFW(PlaneSolver):
             if gained * work < gain * cost:
                 break
         # Where a set is full, mass on all its planes would leave none to make room.
-        full = (self.ws.used >= self.most_planes).any()
-        if self.accelerate.iterations and not full:
+        if self.accelerate.iterations and (self.ws.used < self.most_planes).all():
             self.accelerate(self, estimate, growth=(self.n_planes - known) / len(self.active))
         return estimate
 
@@ -393,11 +391,9 @@ class BCFW(PlaneSolver):
         gain = 0.0
         for part in self.cut_into_blocks(order):
             if self.options.published:  # each is decoded at the weights the one before left
-                self.compiled.bind(plain_pass)(
-                    *(self.compiled.problem, self.form, self.ws, part, self.w, self.squares),
-                    *(self.visits, float(self.averaged), self.clock, self.patience),
-                    *(self.workers.scratch[0], self.gaps),
-                )
+                known = (self.form, self.ws, part, self.w, self.squares, self.visits)
+                asked = (float(self.averaged), self.clock, self.patience)
+                self.run(plain_pass, *known, *asked, self.workers.scratch[0], self.gaps)
                 self.visits += self.averaged * len(part)
             else:
                 self.find(part, self.patience)
@@ -412,8 +408,7 @@ class BCFW(PlaneSolver):
 
     def _measure(self) -> None:
         """``‖w_i‖²`` from planes and multipliers."""
-        measure = self.compiled.bind(own_squares)
-        measure(self.compiled.problem, self.ws, self.w.copy(), self.squares)
+        self.run(own_squares, self.ws, self.w.copy(), self.squares)
 
     def repair(self) -> None:
         super().repair()

@@ -247,8 +247,9 @@ class OneLabel:
 
     def multipliers(self) -> Multipliers:
         mass = self.whole.alpha[self.k]
-        counts = np.ones(len(mass), dtype=np.int64)
-        return Multipliers(mass, self.whole.offset[self.k], mass, counts)
+        return Multipliers(
+            mass, self.whole.offset[self.k], mass, np.ones(len(mass), dtype=np.int64)
+        )
 
     def by_block(self, form: Formulation) -> Formulation:
         return form

@@ -204,15 +204,8 @@ class ChainExpectations:
         parts, stride = len(block.cuts) - 1, self.problem.stride
         moved = np.zeros((parts, self.problem.n_labels, stride))
         ends = np.zeros((parts, 2, stride))
-
-        def run(part: Array, scratch: Array) -> None:
-            for c in part:
-                expect_all(
-                    *(self.problem, block.cuts[c], block.cuts[c + 1], w, weights, extra, entry),
-                    *(first, nodes, stays, moved[c], ends[c], log_z),
-                )
-
-        self.workers.map(run, np.arange(parts))
+        known = (self.problem, PART, block.cuts, w, weights, extra, entry, first)
+        self.workers.over(np.arange(parts), expect_all, *known, nodes, stays, moved, ends, log_z)
         return moved.sum(axis=0), ends.sum(axis=0)
 
 
@@ -228,8 +221,8 @@ def observed_features(problem: ChainProblem, weights: Array) -> Array:
     inside = np.ones(n_tokens, dtype=bool)
     inside[offsets[:-1]] = False
     after = np.flatnonzero(inside)
-    moved = layout["transition"].table(total)
-    np.add.at(moved, (labels[after - 1], labels[after]), by_token[after])
+    pairs = labels[after - 1], labels[after]
+    np.add.at(layout["transition"].table(total), pairs, by_token[after])
     if problem.boundary:
         np.add.at(layout["start"].table(total)[0], labels[offsets[:-1]], weights)
         np.add.at(layout["end"].table(total)[0], labels[offsets[1:] - 1], weights)
@@ -297,5 +290,4 @@ def minimise_log_loss(
         rest = f"its certified relative gap is {rel:.3g}, above tol={tol:g}: {remedy}"
         warn_unfinished(name, len(history), reason, rest)
     certificate = (best, least, dual, gap, rel, len(history), rel <= tol)
-    kind: dict[str, Any] = {"exact": True, "bounded": True, "restricted": False}
-    return Result(*certificate, **kind, stop_reason=reason, history=history)
+    return Result(*certificate, True, True, False, reason, history)

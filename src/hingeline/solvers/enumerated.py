@@ -24,7 +24,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, finite_helper, helper, kernel, prefetch
-from hingeline._simd import aligned_zeros
+from hingeline._simd import aligned_zeros, copy
 from hingeline.core.blocks import (
     Changes,
     Mass,
@@ -305,8 +305,7 @@ def visit(
     if not moved:
         return gap
     steps = work.steps
-    for k in range(m):
-        steps[k] = 0.0
+    steps[:] = 0.0
     for p in range(count):
         k = chosen[p]
         change = masses[p] - before[p]
@@ -338,11 +337,9 @@ class Isotropic(NamedTuple):
 VISITS: dict[type, Callable[..., float]] = {Isotropic: visit_isotropic, Pair: visit_by_pairs}
 
 
-def visit_under(
-    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
-) -> float:
-    """Visit example i as the rule says; the gap it had before."""
-    return VISITS[type(rule)](rule, problem, form, i, w, coefficient, work)
+def visit_under(rule: Any, *given: Any) -> float:
+    """Visit an example as the rule says; the gap it had before. Arguments are those of visits."""
+    return VISITS[type(rule)](rule, *given)
 
 
 by_class(visit_under, VISITS.get)
@@ -437,10 +434,7 @@ def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Ar
     losses = np.empty(m + PADDING)
     steps = np.empty(m + PADDING)
     for i in range(n):
-        some = False
-        for k in range(m):
-            some = some or masses[i, k] != 0.0
-        if some:
+        if masses[i].any():
             all_losses(problem, i, losses)
             for k in range(m):
                 steps[k] = factor * masses[i, k] * plane_scale(form, losses[k])
@@ -473,8 +467,7 @@ def respond_all(problem: Any, form: Formulation, w: Array, out: Response, image:
     for i in range(n):
         at = i * m
         hinges(problem, form, i, m, w, losses, values)
-        for k in range(m):
-            found[at + k] = values[k]
+        copy(values, found[at : at + m])
         total += respond_one(form, i, (at, at + m), found, out)
         some = False
         for k in range(m):

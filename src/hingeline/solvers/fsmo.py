@@ -165,8 +165,5 @@ class FSMO(PlaneSolver):
         return estimate
 
     def _optimise(self, order: Array) -> float:
-        worst = self.compiled.bind(optimise)(
-            *(self.compiled.problem, self.form, self.ws, order, self.w),
-            *(0.25 * self.epsilon, self.violation, self.gaps),
-        )
-        return float(worst)
+        state = (self.w, 0.25 * self.epsilon, self.violation, self.gaps)
+        return float(self.run(optimise, self.form, self.ws, order, *state))

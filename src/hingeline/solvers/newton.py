@@ -74,9 +74,8 @@ class Response(NamedTuple):
         # I − ρ11ᵀ is the square of I − c11ᵀ.
         factor = 1.0 - np.sqrt(np.maximum(1.0 - self.rho[owners[starts]] * counts, 0.0))
         sums = np.add.reduceat(rows, starts, axis=0) * (factor / counts)[:, None]
-        return np.asarray(
-            (rows - np.repeat(sums, counts, axis=0)) * np.sqrt(self.sigma[owners])[:, None]
-        )
+        rows = rows - np.repeat(sums, counts, axis=0)
+        return np.asarray(rows * np.sqrt(self.sigma[owners])[:, None])
 
     def square(self, rows: Array, owners: Array) -> Array:
         """``RᵀR``, or R where that has fewer rows; see :func:`solve`."""
@@ -194,8 +193,7 @@ class Planes:
                 image[:] = alpha @ rows
         ridge = 0.0
         if form.ridge.any():
-            sums = np.bincount(self.owners, alpha, len(form.cap))
-            ridge = 0.5 * float(form.ridge @ sums**2)
+            ridge = 0.5 * float(form.ridge @ np.bincount(self.owners, alpha, len(form.cap)) ** 2)
         cost = total_slack_cost(form, self.parts.slack)
         return Told(value, cost, float(alpha @ self.offset), ridge, image)
 

@@ -31,17 +31,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import kernel
-from hingeline.core.formulations import Formulation, make_formulation
-from hingeline.core.primitives import (
-    PART,
-    Compiled,
-    Workers,
-    decode_excess,
-    output_length,
-    plane_loss,
-    plane_score,
-)
+from hingeline.core.formulations import Formulation, find_hinges, make_formulation
+from hingeline.core.primitives import PART, Compiled, Workers
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver, PlaneSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
@@ -63,29 +54,13 @@ USUAL_SLOPE = 0.4  # How steeply the risk rises with ρ, in logarithms: a first 
 MOST_LOOKS = 60  # The search for the best ρ ends here; it needs about five.
 
 
-@kernel
-def hinges_at(
-    problem: Any, shares: Array, order: Array, w: Array, rho: float, hinges: Array, losses: Array
-) -> None:
-    """``max_y [ρ·l − w·Δf]₊`` and the loss of the maximiser, 0 where the true output wins."""
-    for i in order:
-        hinges[i] = losses[i] = 0.0
-        if shares[i] > 0.0:
-            y = np.empty(output_length(problem, i), dtype=np.int32)
-            excess = decode_excess(problem, i, w, rho, y)
-            loss = plane_loss(problem, i, y)
-            h = rho * loss - plane_score(problem, i, y, w) + excess
-            if h > 0.0:
-                hinges[i], losses[i] = h, loss
-
-
 class Look(NamedTuple):
     """What one decode per example says of weights at a ratio ρ."""
 
     rho: float
     lead: float  # q(ρ)
     risk: float  # Σ s̄·l of the maximisers
-    hinges: Array
+    hinges: Array  # 0 where the true output wins, as the next
     losses: Array
 
 
@@ -105,10 +80,12 @@ class Margins:
 
     def look(self, w: Array, rho: float) -> Look:
         """Hinges and risk at (w, ρ), in threads."""
-        n, find = self.compiled.n, self.compiled.bind(hinges_at)
-        hinges, losses = np.zeros(n), np.zeros(n)
-        known = (self.compiled.problem, self.shares)
-        self.workers.over(np.arange(n), find, *known, PART, w, rho, hinges, losses)
+        find = self.compiled.bind(find_hinges)
+        hinges, excess, losses = np.zeros((3, self.compiled.n))
+        given = (self.compiled.problem, PART, w, rho, hinges, excess, losses)
+        self.workers.over(np.flatnonzero(self.shares), find, *given)
+        hinges = np.maximum(hinges + excess, 0.0)
+        losses[hinges == 0.0] = 0.0
         risk = float(self.shares @ losses)
         if abs(risk - self.nu) <= RISK_ROUNDING * self.nu:
             risk = self.nu
@@ -337,8 +314,7 @@ class Steering:
 
     def _measure(self, x: float, value: float, settled: bool) -> None:
         """Take the slope from the last point to this one, if both can be trusted that far."""
-        near = 0.0 if settled and self.trusted else 1.0
-        if abs(x - self.x) > near:
+        if abs(x - self.x) > (0.0 if settled and self.trusted else 1.0):
             self.slope = min(max((value - self.value) / (x - self.x), 0.05), 1.5)
         self.x, self.value, self.trusted = x, value, settled
 
@@ -387,8 +363,7 @@ class NuSearch(NuCertificate, CertifiedSolver):
         self._rho = 1.0
         inner, caps = (None, np.empty(0)) if start is None else start
         super()._begin(inner)
-        nu = float(self.options.nu)
-        self._set_margins(Margins(self.compiled, self.shares, self.workers, nu))
+        self._set_margins(Margins(self.compiled, self.shares, self.workers, float(self.options.nu)))
         self.stages = []
         self.steering = Steering()
         self._before = math.nan  # the level before the last pass
@@ -491,8 +466,7 @@ class NuSearch(NuCertificate, CertifiedSolver):
 
     def finished(self) -> str | None:
         """Whether the margin, which (12) bounds from above, is none beside the data's radius."""
-        norm = math.sqrt(max(-2.0 * self._bound, 0.0))
-        if norm > self.nu * LEAST_MARGIN * self._reach():
+        if math.sqrt(max(-2.0 * self._bound, 0.0)) > self.nu * LEAST_MARGIN * self._reach():
             return None
         self.certify()  # for the least hinge
         self.satisfied = True

@@ -475,20 +475,18 @@ class OneSlack(CertifiedSolver):
             given = (self.known, wanted, self.clock)
         self.oracle_calls += len(self.active) * int(decode)
         self.violation[:] = 0.0
+        posed = (self.compiled.problem, self.form)
 
         def cut(part: Array, scratch: Array) -> None:
             for k in part:
                 self.sums[k] = 0.0
                 own = given if self.known is None else (*given, scratch)
                 out = (self.sums[k], self.violation)
-                self.offsets[k] = self.kernel(
-                    self.compiled.problem, self.form, *own, self.blocks[k], point, *out
-                )
+                self.offsets[k] = self.kernel(*posed, *own, self.blocks[k], point, *out)
 
         self.workers.map(cut, np.arange(len(self.blocks)))
         cost = formulations.total_slack_cost(self.form, self.violation)
-        primal = 0.5 * float(point @ point) + cost
-        return self.sums.sum(axis=0), float(self.offsets.sum()), primal
+        return self.sums.sum(axis=0), float(self.offsets.sum()), 0.5 * float(point @ point) + cost
 
     def certify(self) -> float:
         """Try the last weights, too, where their primal may count."""

@@ -139,9 +139,6 @@ def find_stretches(
     sums of score and loss; see :func:`hingeline.core.blocks.find_planes`.
     """
     for i in order:
-        violation[i] = 0.0
-        if form.cap[i] == 0.0:
-            continue
         lo = parts.base[i]
         length = parts.base[i + 1] - lo
         y = np.empty(length, dtype=np.int32)
@@ -414,8 +411,8 @@ class SDMInParts(PlaneSolver):
     def _would_tangle(self) -> bool:
         """Whether pieces, joined where places between them are wrong, make large parts."""
         covered = self.parts.found != self.parts.gold
-        known = (self.ws, self.parts, self.clock - self.patience, covered)
-        _, _, first, last = find_parts(*known)
+        since = self.clock - self.patience
+        _, _, first, last = find_parts(self.ws, self.parts, since, covered)
         return float(((last - first) ** 2).sum()) > TANGLED * len(self.gaps)
 
     @property

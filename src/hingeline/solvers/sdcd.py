@@ -160,8 +160,7 @@ def find_violators(
     ``wanted`` best outputs are looked at, or ``−wanted`` more than are known.
     """
     for i in order:
-        if form.cap[i] > 0.0:
-            add_violators(problem, form, ws, i, w, wanted, clock, patience, scratch)
+        add_violators(problem, form, ws, i, w, wanted, clock, patience, scratch)
 
 
 @kernel
@@ -170,9 +169,6 @@ def sum_over_found(
 ) -> None:
     """``out[i]``: the slack over the outputs known and the ``wanted`` most violated ones."""
     for i in order:
-        out[i] = 0.0
-        if form.cap[i] == 0.0:
-            continue
         slack = slack_of_known(problem, form, ws, i, w)
         ys, hinges = worst_violated(problem, form, i, w, wanted)
         for j in range(ys.shape[0]):
@@ -187,9 +183,6 @@ def sum_violations(
 ) -> None:
     """``out[i]``: the slack over *all* outputs; ``inf`` where over ``limit`` are violated."""
     for i in order:
-        out[i] = 0.0
-        if form.cap[i] == 0.0:
-            continue
         _, hinges, complete = all_violated(problem, form, i, w, limit)
         slack = 0.0
         for h in hinges:
@@ -454,10 +447,9 @@ class SDCD(PlaneSolver):
         passes = self.clock - 1  # the paper's iter
         if self.decoding:
             self.ws = blocks.make_room(self.ws, self.clock, KEEP)  # a free slot for everyone
-            largest = self.compiled.bind(published_pass)(
-                *(self.compiled.problem, self.form, self.ws, self.rule, self.active, self.w),
-                *(self.visits, self._wanted(), self.clock, self.workers.scratch[0], self.gaps),
-            )
+            known = (self.form, self.ws, self.rule, self.active, self.w, self.visits)
+            asked = (self._wanted(), self.clock, self.workers.scratch[0], self.gaps)
+            largest = self.run(published_pass, *known, *asked)
             self.visits += len(self.active)
             self.oracle_calls += len(self.active)
             late = passes >= options.kappa1
@@ -480,14 +472,13 @@ class SDCD(PlaneSolver):
         self.over(order, find_violators, self.form, self.ws, PART, self.w, *asked)
 
     def _find_violations(self) -> None:
-        everyone, out = np.arange(self.compiled.n), self.violation
+        order, out = self.active, self.violation
         if self.restricted:
-            asked = (PART, self.w, self._wanted(), out)
-            self.over(everyone, sum_over_found, self.form, self.ws, *asked)
+            self.over(order, sum_over_found, self.form, self.ws, PART, self.w, self._wanted(), out)
             return
         bound = self.compiled.summed_slack
         limit = self.options.max_outputs or (20000 if bound is None else 300)
-        self.over(everyone, sum_violations, self.form, PART, self.w, limit, out)
+        self.over(order, sum_violations, self.form, PART, self.w, limit, out)
         if bound is not None:  # of those with too many violated outputs to list
             self.workers.over(np.flatnonzero(np.isinf(out)), bound, PART, self.w, out)
 

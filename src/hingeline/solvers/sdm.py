@@ -265,8 +265,7 @@ def _ascend(solver: CertifiedSolver, iterations: int) -> bool:
     members = np.maximum(np.bincount(owner, minlength=n), 1)
 
     def project(z: Array) -> Array:
-        mean = np.bincount(owner, weights=z, minlength=n) / members
-        return z - np.where(tight, mean, 0.0)[owner]
+        return z - np.where(tight, np.bincount(owner, weights=z, minlength=n) / members, 0.0)[owner]
 
     def image(z: Array) -> Array:
         vector = np.zeros_like(solver.w)
@@ -285,8 +284,7 @@ def _ascend(solver: CertifiedSolver, iterations: int) -> bool:
 
     hinges = known.offset[support] - solver.products(support, solver.w)
     residual = project(hinges - (form.ridge * sums)[owner])
-    far = 1e3 * float(before.max())
-    total = _conjugate_gradients(residual, image, project, iterations, far)
+    total = _conjugate_gradients(residual, image, project, iterations, 1e3 * float(before.max()))
     if not total.any():
         return False
     value, kept = solver.dual(), solver.w.copy()

@@ -110,14 +110,11 @@ class Subgradient(CertifiedSolver):
         self.clock += 1
         self.state[HINGES] = 0.0
         order, weight = self.rng.permutation(self.active), float(self.clock)
-        steering = (self.margins.nu, self._gain())
-        self._descend(order, weight, *steering, self.state, self.planes, self.moments)
+        known = (self.form.cap, order, weight, self.margins.nu, self._gain())
+        self.run(descend, *known, self.state, self.planes, self.moments)
         self.oracle_calls += len(self.active)
         w = self.mean()
         return 0.5 * float(w @ w) + float(self.state[HINGES]) - self.lower_bound()
-
-    def _descend(self, *given: Any) -> None:
-        self.compiled.bind(descend)(self.compiled.problem, self.form.cap, *given)
 
     def _level(self) -> float:
         """``Σ β·l`` of the mean of planes."""
@@ -173,7 +170,7 @@ class NuSubgradient(NuCertificate, Subgradient):
         n, state = len(self.active), self.state.copy()
         state[TOTAL] = 1e300  # so large that scores count for nothing beside losses
         planes, moments = aligned_zeros(len(self.w)), aligned_zeros(len(self.w))
-        self._descend(self.active, 1.0, 0.0, 0.0, state, planes, moments)
+        self.run(descend, self.form.cap, self.active, 1.0, 0.0, 0.0, state, planes, moments)
         self.oracle_calls += n
         self.mix(planes / n, float(state[LINEAR]) / n)
         # With the largest losses throughout, νρ is at least the square of the weights.

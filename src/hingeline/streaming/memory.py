@@ -85,9 +85,8 @@ def choose_planes(
         here = ws.gram_start[chosen][owners] + places * ws.capacity[chosen][owners]
         moved = there - new.slot[owners]
         rows = new.gram_start[owners] + moved * new.capacity[owners]
-        new.gram[np.repeat(rows, many) + moved[others]] = ws.gram[
-            np.repeat(here, many) + places[others]
-        ]
+        source = np.repeat(here, many) + places[others]
+        new.gram[np.repeat(rows, many) + moved[others]] = ws.gram[source]
     return new
 
 

@@ -89,8 +89,8 @@ class Stream:
             able = self._solver_class().name
             text = f"passes= works with solver {able!r}, not with {solver!r}: leave it out."
             require(solver in ("auto", able), text)
-            finite = math.inf != owner.C
-            require(finite, "passes= needs a finite C: leave it out for a hard margin.")
+            text = "passes= needs a finite C: leave it out for a hard margin."
+            require(math.inf != owner.C, text)
             text = "class_weight='balanced' changes with every batch, which passes= cannot follow"
             fixed = not isinstance(owner.class_weight, str)
             require(fixed, f"{text}: give class_weight as a mapping.")
@@ -180,9 +180,8 @@ class Stream:
             owner = self.owner
             examples = [store.examples_of(block.compiled.problem) for block in self.blocks]
             compiled = owner._compile(owner._make(*self._stack(examples, owner.n_features_in_)))
-            multipliers = store.join_multipliers(
-                [b.multipliers for b in self.blocks], compiled.n_outputs
-            )
+            parts = [block.multipliers for block in self.blocks]
+            multipliers = store.join_multipliers(parts, compiled.n_outputs)
             weights = np.concatenate([block.weights for block in self.blocks])
             fields: Any = (  # blocks differ in what is per example only
                 np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
@@ -266,9 +265,8 @@ class Stream:
         self._refuse_other_costs(whole.compiled.problem.cost, problem.cost)
         compiled, form = self.owner._compile(problem), self._make_form(weights, problem.labels)
         n = len(whole.weights)
-        used, y, mass, drift = store.list_planes(
-            store.choose_planes(whole.multipliers, np.arange(n))
-        )
+        kept = store.choose_planes(whole.multipliers, np.arange(n))
+        used, y, mass, drift = store.list_planes(kept)
         used = np.concatenate([used, np.zeros(compiled.n - n, dtype=np.int64)])
         start = store.restore_planes(compiled, form, used, y, mass, np.zeros_like(drift))
         self.visits = 0.0
@@ -349,8 +347,7 @@ class Stream:
         asked |= {"cg_steps": 0, "newton_weights": 0}
         options = {name: v for name, v in asked.items() if name in option_names(kind)}
         store.add_block(block, -1.0, live.u, drift=True)
-        none = empty_working_set(compiled.lengths)
-        solver = kind(compiled, form, workers, seed, options, none)
+        solver = kind(compiled, form, workers, seed, options, empty_working_set(compiled.lengths))
         solver.streaming, solver.w = True, live.w  # which have these planes already
         known: Any = store.choose_planes(block.multipliers, np.arange(compiled.n), room, gram=True)
         solver.ws = solver.take_over(known)

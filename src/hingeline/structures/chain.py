@@ -114,7 +114,6 @@ def compile_problem(problem: ChainProblem) -> Compiled:
         problem,
         lengths=np.diff(problem.offsets),
         n_weights=layout_of(problem).size,
-        scratch_size=int(problem.n_features + problem.n_labels * problem.stride),
         end=problem.n_labels,
         stretch=None if masked or isinstance(problem, ZeroOneChain) else stretch,
         truths=problem.labels,
@@ -277,8 +276,7 @@ def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array)
     A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
     row, differs = np.empty(stride), np.empty(length, dtype=np.bool_)
-    for j in range(m):
-        out[j] = 0.0
+    out[:] = 0.0
     _fetch_changes(problem, lo, ys, w, differs)
     for t in range(length):
         if differs[t]:
@@ -475,10 +473,9 @@ def decode(problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Ar
 
 @helper
 def plane_loss(problem: ChainProblem, i: int, y: Array) -> float:
-    lo = problem.offsets[i]
     total = 0.0
     for t in range(y.shape[0]):
-        total += problem.cost[problem.labels[lo + t], y[t]]
+        total += problem.cost[problem.labels[problem.offsets[i] + t], y[t]]
     return total
 
 
@@ -552,9 +549,8 @@ def decode_best(problem: ChainProblem, i: int, w: Array, loss_scale: float, ys: 
 
 @helper
 def _loss_zero_one(problem: ChainProblem, i: int, y: Array) -> float:
-    lo = problem.offsets[i]
     for t in range(y.shape[0]):
-        if y[t] != problem.labels[lo + t]:
+        if y[t] != problem.labels[problem.offsets[i] + t]:
             return problem.cost[0, 0]
     return 0.0
 

@@ -48,8 +48,8 @@ def summed_slack_all(problem: ChainProblem, order: Array, w: Array, bins: int, o
 @kernel
 def expect_all(
     problem: ChainProblem,
-    lo: int,
-    hi: int,
+    order: Array,
+    cuts: Array,
     w: Array,
     weights: Array,
     unary: Array,
@@ -61,39 +61,40 @@ def expect_all(
     ends: Array,
     log_z: Array,
 ) -> None:
-    """Probabilities of labels and moves in the sequences ``lo ≤ i < hi``.
+    """Probabilities of labels and moves in some parts; c is ``cuts[c] ≤ i < cuts[c + 1]``.
 
     Every probability is multiplied by the entry of its sequence in ``weights`` (n,). ``unary``
     (tokens, stride), or without rows, is added to the score of a token's label, and ``enter``
     likewise where that differs from the one before. ``first`` is the token of the first row of
     ``nodes`` and ``stays`` (tokens of a block, stride), which are written as by
-    :func:`hingeline.inference.chain_sums.log_sums`; ``stays`` may have no rows. ``moved`` (labels,
-    stride) gains the expected numbers of moves, ``ends`` (2, stride) the probabilities of first
-    and last labels; ``log_z`` (n,) is written.
+    :func:`hingeline.inference.chain_sums.log_sums`; ``stays`` may have no rows. ``moved[c]``
+    (labels, stride) gains the expected numbers of moves, ``ends[c]`` (2, stride) the probabilities
+    of first and last labels; ``log_z`` (n,) is written.
     """
     A = moves(problem, w)
     n_labels = problem.n_labels
     scaled = chain_sums.scale_moves(A, n_labels)
-    for i in range(lo, hi):
-        a, b = problem.offsets[i], problem.offsets[i + 1]
-        scores = position_scores(problem, i, w, 0.0)
-        if unary.shape[0] > 0:
-            for t in range(a, b):
-                for k in range(n_labels):
-                    scores[t - a, k] += unary[t, k]
-        entered = enter[a:b] if enter.shape[0] > 0 else enter
-        own = nodes[a - first : b - first]
-        stayed = stays[a - first : b - first] if stays.shape[0] > 0 else stays
-        out = (own, stayed, moved)
-        value = chain_sums.scaled_sums(scores, scaled, entered, n_labels, weights[i], out)
-        if np.isnan(value):
-            value = chain_sums.log_sums(scores, A, entered, n_labels, weights[i], out)
-        log_z[i] = value
-        if value == -np.inf:
-            continue
-        for k in range(n_labels):
-            ends[0, k] += own[0, k]
-            ends[1, k] += own[b - a - 1, k]
+    for c in order:
+        for i in range(cuts[c], cuts[c + 1]):
+            a, b = problem.offsets[i], problem.offsets[i + 1]
+            scores = position_scores(problem, i, w, 0.0)
+            if unary.shape[0] > 0:
+                for t in range(a, b):
+                    for k in range(n_labels):
+                        scores[t - a, k] += unary[t, k]
+            entered = enter[a:b] if enter.shape[0] > 0 else enter
+            own = nodes[a - first : b - first]
+            stayed = stays[a - first : b - first] if stays.shape[0] > 0 else stays
+            out = (own, stayed, moved[c])
+            value = chain_sums.scaled_sums(scores, scaled, entered, n_labels, weights[i], out)
+            if np.isnan(value):
+                value = chain_sums.log_sums(scores, A, entered, n_labels, weights[i], out)
+            log_z[i] = value
+            if value == -np.inf:
+                continue
+            for k in range(n_labels):
+                ends[c, 0, k] += own[0, k]
+                ends[c, 1, k] += own[b - a - 1, k]
 
 
 @strict_kernel
@@ -104,8 +105,7 @@ def add_by_feature(
     stride = nodes.shape[1]
     total = np.empty(stride)
     for f in features:
-        for k in range(stride):
-            total[k] = 0.0
+        total[:] = 0.0
         for p in range(indptr[f], indptr[f + 1]):
             v = values[p]
             row = nodes[tokens[p]]
@@ -178,6 +178,5 @@ def span_margins_all(
         best = chain.max_sum(forward, A, problem.n_labels, y)
         behind = chain.continuations(scores, A, problem.n_labels)
         for s in range(bounds[i], bounds[i + 1]):
-            scheme = (inside, kind_of)
-            other = chain.best_without_span(scores, forward, behind, A, scheme, spans[s])
+            other = chain.best_without_span(scores, forward, behind, A, (inside, kind_of), spans[s])
             out[s] = max(best - other, 0.0)  # rounding aside it is not negative

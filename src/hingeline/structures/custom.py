@@ -152,9 +152,8 @@ def _layout(arrays: Sequence[Array]) -> tuple[Array, Array]:
 def uniform_arrays(structure: Structure, X: Sequence[Any]) -> list[Array]:
     """Inputs of a compiled structure as arrays of one dtype and number of dimensions."""
     arrays = [np.asarray(x) for x in X]
-    first = arrays[0]
     for i, a in enumerate(arrays):
-        if a.dtype.kind not in "fiub" or not 1 <= a.ndim <= 3 or a.ndim != first.ndim:
+        if a.dtype.kind not in "fiub" or not 1 <= a.ndim <= 3 or a.ndim != arrays[0].ndim:
             raise TypeError(
                 f"X[{i}]: the methods of {type(structure).__name__} are compiled, so every x must "
                 "be a numeric array with the same number of dimensions (1 to 3); use plain Python "
@@ -195,30 +194,17 @@ def _primitives(
     add = methods.get("plane_add") or wrap(add_difference)
     square = methods.get("plane_sqdist") or wrap(square_difference)
 
-    def output_length(problem: Any, i: int) -> int:
-        return len(gold(problem, i))
-
     def decode(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
         x = get(problem, i)
         y_true = gold(problem, i)
-        y = best(x, w, y_true, loss_scale)
-        y_out[:] = y
+        y_out[:] = best(x, w, y_true, loss_scale)
         return np.sum(w * joint_feature(x, y_out)) + loss_scale * cost(x, y_true, y_out)
-
-    def plane_loss(problem: Any, i: int, y: Array) -> float:
-        return cost(get(problem, i), gold(problem, i), y)
 
     def truth(problem: Any, i: int, y_out: Array) -> None:
         y_out[:] = gold(problem, i)
 
-    def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
-        return score(get(problem, i), gold(problem, i), y, w)
-
     def plane_add(problem: Any, i: int, y: Array, step: float, w: Array) -> None:
         add(get(problem, i), gold(problem, i), y, step, w)
-
-    def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
-        return square(get(problem, i), y, z)
 
     own_by_loss: Any = methods.get("decode_by_loss")
     own_best: Any = methods.get("decode_best")
@@ -233,9 +219,15 @@ def _primitives(
             ys[k] = rows[k]
         return len(rows)
 
-    made = [output_length, decode, plane_loss, truth, plane_score, plane_add, plane_sqdist]
-    made += [own for own in (decode_by_loss, decode_best) if own.__name__ in methods]
-    return {function.__name__: wrap(function) for function in made}
+    made: dict[str, Function] = {
+        "output_length": lambda problem, i: len(gold(problem, i)),
+        "plane_loss": lambda problem, i, y: cost(get(problem, i), gold(problem, i), y),
+        "plane_score": lambda problem, i, y, w: score(get(problem, i), gold(problem, i), y, w),
+        "plane_sqdist": lambda problem, i, y, z, scratch: square(get(problem, i), y, z),
+    }
+    optional = [own for own in (decode_by_loss, decode_best) if own.__name__ in methods]
+    made |= {own.__name__: own for own in (decode, truth, plane_add, *optional)}
+    return {name: wrap(function) for name, function in made.items()}
 
 
 # Twins of the library's kernels that contain a user's code.
@@ -330,4 +322,4 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
         bind = _make_binder(own, compiled=False)
     n_weights = len(methods["joint_feature"](X[0], Y[0]))
     kind: Any = {"exact": exact, "bounded": exact, "threads": fast}
-    return Compiled(problem, lengths, n_weights, scratch_size=1, bind=bind, **kind)
+    return Compiled(problem, lengths, n_weights, bind=bind, **kind)

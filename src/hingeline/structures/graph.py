@@ -17,7 +17,13 @@ from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
 from hingeline.inference.map import GRAPH_CUT, best_assignment
 from hingeline.structures import graph_blocks
-from hingeline.structures.graph_blocks import GraphProblem, find_row, find_table, group_end
+from hingeline.structures.graph_blocks import (
+    GraphProblem,
+    find_row,
+    find_table,
+    first_column,
+    group_end,
+)
 
 SPARSE_COLUMNS = 6  # Rows are read as a whole where at least one column in so many is wanted.
 EXCESS_ROUNDING = 1e-12  # A share of the size of the scores below which an excess is rounding.
@@ -26,13 +32,11 @@ TIGHT = 1e-6  # A bound within this share of it shows that an output is the best
 
 def compile_problem(problem: GraphProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
-    in_tables = problem.n_weights - problem.n_features * problem.n_columns
     all_cut = bool((problem.oracle.method == GRAPH_CUT).all())
     return Compiled(
         problem,
         lengths=np.diff(problem.offsets),
         n_weights=problem.n_weights,
-        scratch_size=problem.n_features + in_tables,
         end=problem.graphs.n_states.max(initial=0),
         exact=graph_blocks.decodes_exactly(problem) or all_cut,
     )
@@ -85,13 +89,11 @@ def _follow_tables(
 
 @helper
 def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array) -> None:
-    first = problem.graphs.node_ptr[problem.graph[i]]
     lo = problem.offsets[i]
     m, n = ys.shape
     gold = problem.labels[lo : lo + n]
     stride = problem.n_columns
-    for j in range(m):
-        out[j] = 0.0
+    out[:] = 0.0
     sums = np.empty(stride)
     marks = np.zeros(stride)
     named = np.empty(stride, dtype=np.int64)
@@ -99,7 +101,7 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
     while v < n:
         last = group_end(problem, i, v, n)
         for u in range(v, last):
-            column = problem.column_start[problem.node_template[first + u]]
+            column = first_column(problem, i, u)
             for j in range(m):
                 if ys[j, u] != gold[u]:
                     marks[column + gold[u]] = 1.0
@@ -115,7 +117,7 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
             for q in range(count):
                 marks[named[q]] = 0.0
             for u in range(v, last):
-                column = problem.column_start[problem.node_template[first + u]]
+                column = first_column(problem, i, u)
                 for j in range(m):
                     if ys[j, u] != gold[u]:
                         out[j] += sums[column + gold[u]] - sums[column + ys[j, u]]
@@ -129,7 +131,6 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
 @helper
 def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
     """``w += Σ_j steps_j·Δf(y_j)``: changes of one row are summed, then spread."""
-    first = problem.graphs.node_ptr[problem.graph[i]]
     lo = problem.offsets[i]
     m, n = ys.shape
     gold = problem.labels[lo : lo + n]
@@ -140,7 +141,7 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
     while v < n:
         last = group_end(problem, i, v, n)
         for u in range(v, last):
-            column = problem.column_start[problem.node_template[first + u]]
+            column = first_column(problem, i, u)
             for j in range(m):
                 if ys[j, u] != gold[u]:
                     change[column + gold[u]] += steps[j]
@@ -164,8 +165,6 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
 @helper
 def _unary_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
     """The part of the unary weights: the rows that meet in one column are summed."""
-    first = problem.graphs.node_ptr[problem.graph[i]]
-    lo = problem.offsets[i]
     n = y.shape[0]
     heads = np.full(problem.n_columns, -1, dtype=np.int64)
     row = np.empty(2 * n, dtype=np.int64)
@@ -175,10 +174,10 @@ def _unary_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Ar
     for v in range(n):
         if y[v] == z[v]:
             continue
-        column = problem.column_start[problem.node_template[first + v]]
+        column = first_column(problem, i, v)
         for side in range(2):
             k = column + (y[v] if side == 0 else z[v])
-            row[count] = problem.row[lo + v]
+            row[count] = problem.row[problem.offsets[i] + v]
             sign[count] = 1.0 if side == 0 else -1.0
             after[count] = heads[k]
             heads[k] = count
@@ -198,27 +197,15 @@ def _unary_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Ar
 
 
 @helper
-def _collect(
-    problem: GraphProblem, i: int, c: int, a: int, b: int, counts: Array, clear: bool
-) -> float:
-    """Count the features of factor c at joint state a against b; or sum their squares, and clear.
-
-    ``counts`` begins where the tables do.
-    """
-    t, place, values = find_table(problem, i, c)
-    place -= problem.n_features * problem.n_columns
+def _clear(problem: GraphProblem, i: int, c: int, a: int, b: int, counts: Array) -> float:
+    """The sum of squares of what was counted at joint states a and b of factor c; 0 is left."""
+    t, at, _ = find_table(problem, i, c)
     total = 0.0
-    for f in range(problem.table_features[t]):
-        if clear:
-            total += counts[place + a] * counts[place + a]
-            counts[place + a] = 0.0
-            total += counts[place + b] * counts[place + b]
-            counts[place + b] = 0.0
-        else:
-            value = 1.0 if values < 0 else problem.factor_values[values + f]
-            counts[place + a] += value
-            counts[place + b] -= value
-        place += problem.table_states[t]
+    for _ in range(problem.table_features[t]):
+        for k in (at + a, at + b):
+            total += counts[k] * counts[k]
+            counts[k] = 0.0
+        at += problem.table_states[t]
     return total
 
 
@@ -226,15 +213,17 @@ def _collect(
 def plane_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
     graph = topology(problem.graphs, problem.graph[i])
     total = _unary_sqdist(problem, i, y, z, scratch)
-    counts = scratch[problem.n_features :]
     for clear in range(2):
         for v in range(y.shape[0]):
             if y[v] == z[v]:
                 continue
             for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
                 c, a, b = _meet_factor(graph, q, y, z)
-                if c >= 0:
-                    total += _collect(problem, i, c, a, b, counts, clear == 1)
+                if c >= 0 and clear == 0:
+                    graph_blocks.state_add(problem, i, c, a, 1.0, scratch)
+                    graph_blocks.state_add(problem, i, c, b, -1.0, scratch)
+                elif c >= 0:
+                    total += _clear(problem, i, c, a, b, scratch)
     return total
 
 
@@ -245,22 +234,20 @@ def unary_scores(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> 
     Variables that share a row of features are scored together: weights lie feature-major.
     """
     graph = topology(problem.graphs, problem.graph[i])
-    first = problem.graphs.node_ptr[problem.graph[i]]
     lo = problem.offsets[i]
     n = graph.n_states.shape[0]
-    stride = problem.n_columns
     out = np.empty(graph.unary_start[n])
-    sums = np.empty(stride)
+    sums = np.empty(problem.n_columns)
     v = 0
     while v < n:
         last = group_end(problem, i, v, n)
-        column, begin, end = find_row(problem, i, v)
-        if last == v + 1 and 2 * graph.n_states[v] <= stride:  # most columns are others' own
-            graph_blocks.variable_scores(problem, i, v, graph.n_states[v], w, sums[column:])
+        if last == v + 1 and 2 * graph.n_states[v] <= problem.n_columns:  # most are others' own
+            own = sums[first_column(problem, i, v) :]
+            graph_blocks.variable_scores(problem, i, v, graph.n_states[v], w, own)
         else:
-            rows_dot(problem.indices, problem.values, begin, end, w, stride, sums, 0)
+            graph_blocks.row_scores(problem, i, v, w, sums)
         for u in range(v, last):
-            column = problem.column_start[problem.node_template[first + u]]
+            column = first_column(problem, i, u)
             at = graph.unary_start[u]
             for s in range(graph.n_states[u]):
                 out[at + s] = sums[column + s]
@@ -288,17 +275,16 @@ def table_scores(problem: GraphProblem, i: int, w: Array) -> tuple[Array, Array]
         size += factor_graph.table_size(graph, c)
     tables = np.empty(size)
     for c in range(own.shape[0]):
-        graph_blocks.factor_scores(problem, graph, i, c, w, tables[own[c] :])
+        graph_blocks.factor_scores(problem, i, c, w, tables[own[c] :])
     return tables, own
 
 
 @helper
 def score_graph(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> Scored:
     """The graph of example i with its scores and the scaled loss."""
-    graph = topology(problem.graphs, problem.graph[i])
-    unary = unary_scores(problem, i, w, loss_scale)
     tables, start = table_scores(problem, i, w)
-    return Scored(graph, unary, tables, start)
+    unary = unary_scores(problem, i, w, loss_scale)
+    return Scored(topology(problem.graphs, problem.graph[i]), unary, tables, start)
 
 
 @helper

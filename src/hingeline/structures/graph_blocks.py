@@ -118,8 +118,11 @@ def make_problem(
     is the same, but they move one by one.
     """
     as_array = np.ascontiguousarray
+    oracle = make_oracle(graphs, int(inference))
     parts, nodes, factors = factor_graph.split(graphs) if apart else (graphs, None, None)
     if len(parts.node_ptr) > len(graphs.node_ptr):
+        # By graph what cannot be decoded was refused, as it would be in prediction.
+        oracle = make_oracle(parts, int(inference))
         graphs, matrix, labels = parts, matrix[nodes], labels[nodes]
         node_template, factor_template = node_template[nodes], factor_template[factors]
         node_weight = None if node_weight is None else node_weight[nodes]
@@ -163,7 +166,7 @@ def make_problem(
         n_features=n_features,
         n_columns=n_columns,
         n_weights=int(table_offset[-1]),
-        oracle=make_oracle(graphs, int(inference)),
+        oracle=oracle,
     )
 
 
@@ -244,11 +247,9 @@ def lay_out_blocks(compiled: Compiled, solver: str) -> Blocks:
 def decoding_seconds(problem: GraphProblem) -> float:
     """About what it costs to decode all examples once; 0 for forests."""
     graphs, method = problem.graphs, problem.oracle.method
-    states = factor_graph.starts_of(problem.table_states[problem.factor_template])[
-        graphs.factor_ptr
-    ]
+    states = factor_graph.starts_of(problem.table_states[problem.factor_template])
     labellings = np.exp2(np.minimum(factor_graph.log2_assignments(graphs), 60.0))
-    sizes = np.where(method == ENUMERATION, labellings, np.diff(states))
+    sizes = np.where(method == ENUMERATION, labellings, np.diff(states[graphs.factor_ptr]))
     return float((sizes * SECONDS[method])[problem.graph].sum())
 
 
@@ -363,8 +364,7 @@ def add_variables(
     while v < n_variables:
         end = group_end(problem, i, v, n_variables)
         some = False
-        for k in range(problem.n_columns):
-            steps[k] = 0.0
+        steps[:] = 0.0
         for u in range(v, end):
             column, truth = first_column(problem, i, u), true_state(problem, i, u)
             for s in range(graph.n_states[u]):
@@ -399,12 +399,10 @@ def true_joint(problem: GraphProblem, graph: Topology, i: int, c: int) -> int:
 
 
 @helper
-def factor_scores(
-    problem: GraphProblem, graph: Topology, i: int, c: int, w: Array, out: Array
-) -> int:
+def factor_scores(problem: GraphProblem, i: int, c: int, w: Array, out: Array) -> int:
     """Scores of the joint states of factor c; how many there are."""
-    size = factor_graph.table_size(graph, c)
     t, at, values = find_table(problem, i, c)
+    size = problem.table_states[t]
     for s in range(size):
         out[s] = w[at + s] if values < 0 else 0.0
     if values >= 0:
@@ -418,11 +416,10 @@ def factor_scores(
 
 
 @helper
-def factor_add(
-    problem: GraphProblem, i: int, c: int, size: int, step: float, change: Array, w: Array
-) -> None:
+def factor_add(problem: GraphProblem, i: int, c: int, step: float, change: Array, w: Array) -> None:
     """Add ``step·change`` times the features of factor c to its template."""
     t, at, values = find_table(problem, i, c)
+    size = problem.table_states[t]
     for f in range(problem.table_features[t]):
         x = step * (1.0 if values < 0 else problem.factor_values[values + f])
         if x != 0.0:
@@ -432,14 +429,12 @@ def factor_add(
 
 
 @helper
-def state_add(
-    problem: GraphProblem, i: int, c: int, size: int, state: int, step: float, w: Array
-) -> None:
+def state_add(problem: GraphProblem, i: int, c: int, state: int, step: float, w: Array) -> None:
     """Add ``step`` times the features of factor c to one joint state of its template."""
     t, at, values = find_table(problem, i, c)
     for f in range(problem.table_features[t]):
         w[at + state] += step * (1.0 if values < 0 else problem.factor_values[values + f])
-        at += size
+        at += problem.table_states[t]
 
 
 @helper
@@ -464,30 +459,3 @@ def place_messages(blocks: Blocks, problem: GraphProblem, i: int, p: int) -> int
     """Where the messages between a factor and the variable at place p of all scopes begin."""
     first = problem.graphs.scope_ptr[problem.graph[i]]
     return blocks.message_at[i] + blocks.message_start[first + p]
-
-
-@helper
-def add_message(
-    values: Array, size: int, states: int, stride: int, message: Array, at: int, step: float
-) -> None:
-    """``values[y] += step·message[at + y_slot]`` over joint states; ``stride`` as of C order."""
-    for outer in range(0, size, states * stride):
-        for s in range(states):
-            x = step * message[at + s]
-            first = outer + s * stride
-            for k in range(first, first + stride):
-                values[k] += x
-
-
-@helper
-def marginal(values: Array, size: int, states: int, stride: int, out: Array, at: int) -> None:
-    """``out[at + s]`` sums ``values`` over the joint states with ``y_slot = s``."""
-    for s in range(states):
-        out[at + s] = 0.0
-    for outer in range(0, size, states * stride):
-        for s in range(states):
-            first = outer + s * stride
-            total = 0.0
-            for k in range(first, first + stride):
-                total += values[k]
-            out[at + s] += total

@@ -97,7 +97,6 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         problem,
         lengths=np.ones(len(problem.labels), dtype=np.int64),
         n_weights=size,
-        scratch_size=1,
         end=problem.n_labels,
         n_outputs=problem.n_labels,
         output_losses=lambda: problem.cost[problem.labels, : problem.n_labels],
@@ -256,27 +255,19 @@ def add_curvature(
 ) -> None:
     """Add to Newton's matrix, see :class:`.Compiled`; rows and columns are features within classes.
 
-    ``scales`` (examples, classes) are 0 where multipliers are not free.
+    ``scales`` (examples, classes) are 0 where multipliers are not free. Many dense rows are added
+    by matrix products.
     """
-    if not (dense and add_blocks(problem, scales, rho, sigma, matrix)):
-        add_rows(problem, scales, rho, sigma, matrix)
-
-
-def add_blocks(
-    problem: MulticlassProblem, scales: Array, rho: Array, sigma: Array, matrix: Array
-) -> bool:
-    """:func:`add_curvature` of dense rows, by matrix products; False: loops are faster."""
     d, m = problem.n_features, problem.n_labels
     some = np.flatnonzero(scales.any(axis=1))
     entries = (np.count_nonzero(scales[some], axis=1) + 1) ** 2
-    if float(entries.sum()) * d * d < PRODUCT_FLOPS * m * m:
-        return False
+    if not dense or float(entries.sum()) * d * d < PRODUCT_FLOPS * m * m:
+        return add_rows(problem, scales, rho, sigma, matrix)
     x = problem.values.reshape(-1, d)[some]
     own, scales, sigma = problem.labels[some], scales[some], sigma[some]
     squares = sigma[:, None] * scales**2
     shared = scales.copy()  # Σ_j s_j (e_own − e_j), up to its sign
-    everyone = np.arange(len(some))
-    shared[everyone, own] = -scales.sum(axis=1)
+    shared[np.arange(len(some)), own] = -scales.sum(axis=1)
     coupled = (-rho[some] * sigma)[:, None] * shared
     blocks = matrix.reshape(m, d, m, d)
     for p in range(m):
@@ -290,7 +281,6 @@ def add_blocks(
             rows = np.flatnonzero(weight)
             part = x[rows]
             blocks[p, :, q] += part.T @ (part * weight[rows, None])
-    return True
 
 
 @helper
@@ -299,9 +289,8 @@ def class_scores(problem: MulticlassProblem, i: int, w: Array, loss_scale: float
     scores = np.empty(problem.stride)
     lo, hi = problem.indptr[i], problem.indptr[i + 1]
     rows_dot(problem.indices, problem.values, lo, hi, w, problem.stride, scores, 0)
-    row = problem.cost[problem.labels[i]]
     for k in range(problem.n_labels):
-        scores[k] += loss_scale * row[k]
+        scores[k] += loss_scale * problem.cost[problem.labels[i], k]
     return scores[: problem.n_labels]
 
 
@@ -396,9 +385,8 @@ def decode_best(problem: MulticlassProblem, i: int, w: Array, loss_scale: float,
 
 @helper
 def all_losses(problem: MulticlassProblem, i: int, out: Array) -> None:
-    own = problem.labels[i]
     for k in range(problem.n_labels):
-        out[k] = problem.cost[own, k]
+        out[k] = problem.cost[problem.labels[i], k]
 
 
 @helper

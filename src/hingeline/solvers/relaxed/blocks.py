@@ -39,7 +39,15 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology, next_place, table_size, topology
+from hingeline._simd import row_max
+from hingeline.inference.factor_graph import (
+    Topology,
+    add_message,
+    marginal,
+    next_place,
+    table_size,
+    topology,
+)
 from hingeline.solvers.newton import find_level
 from hingeline.structures import graph_blocks
 from hingeline.structures.graph_blocks import AnyFactors, Blocks
@@ -110,8 +118,7 @@ def store_masses(
     largest = 0 if truth != 0 or size == 1 else 1
     for s in range(size):
         if s != truth:
-            rounded = np.float32(values[s])
-            values[s] = rounded
+            values[s] = np.float32(values[s])
             total += values[s]
             if values[s] > values[largest] or largest == truth:
                 largest = s
@@ -129,10 +136,8 @@ def store_masses(
 @helper
 def project(values: Array, n: int, out: Array) -> None:
     """The point of the simplex nearest to ``values``."""
-    top = values[0]
-    for s in range(1, n):
-        top = max(top, values[s])
-    level = find_level(values, 0, n, 1.0, 0.0, top - 1.0)  # nothing below that can remain
+    least = row_max(values, 0, n) - 1.0  # nothing below that can remain
+    level = find_level(values, 0, n, 1.0, 0.0, least)
     for s in range(n):
         out[s] = max(values[s] - level, 0.0)
 
@@ -214,8 +219,7 @@ def visit_variables(
         graph_blocks.variable_scores(problem, i, first, n, w, scratch.columns[column:])
     else:
         graph_blocks.row_scores(problem, i, first, w, scratch.columns)
-        for k in range(problem.n_columns):
-            scratch.steps[k] = 0.0
+        scratch.steps[:] = 0.0
     square = cap * problem.row_sqnorm[problem.row[problem.offsets[i] + first]]  # c_i‖x‖²
     gain, moved = 0.0, False
     for u in range(first, end):
@@ -227,8 +231,7 @@ def visit_variables(
         for s in range(n):
             scratch.margins[s] = scratch.columns[column + s]
         reparametrise(problem, dual, graph, i, u, at, scratch.margins)
-        degree = graph.incident_start[u + 1] - graph.incident_start[u]
-        curvature = square + dual.kappa * degree
+        curvature = square + dual.kappa * (graph.incident_start[u + 1] - graph.incident_start[u])
         gap, gained = step_variable(dual, curvature, at, n, scratch)
         dual.gaps[block + u] = cap * gap
         gain += gained
@@ -253,7 +256,7 @@ def score_factor(
     ``Σ_v ‖μ_c^v − μ_v‖²`` and ``Σ_v δ̄·(μ_v − μ_c^v)``.
     """
     theta, now, margins = scratch.theta, scratch.now, scratch.margins
-    size = graph_blocks.factor_scores(problem, graph, i, c, dual.w, theta)
+    size = graph_blocks.factor_scores(problem, i, c, dual.w, theta)
     truth = graph_blocks.true_joint(problem, graph, i, c)
     right = theta[truth]
     load_masses(dual, problem, i, c, size, truth, now)
@@ -261,7 +264,7 @@ def score_factor(
     penalty = centred = 0.0
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
         v, n, stride = next_place(graph, p, stride)
-        graph_blocks.marginal(now, size, n, stride, margins, 0)
+        marginal(now, size, n, stride, margins, 0)
         at = dual.blocks.unary_at[i] + graph.unary_start[v]
         for s in range(n):
             margins[s] -= dual.mu[at + s]
@@ -271,9 +274,9 @@ def score_factor(
             for s in range(n):
                 centred -= dual.centre[first + s] * margins[s]
                 margins[s] = dual.kappa * margins[s] + dual.centre[first + s]
-            graph_blocks.add_message(theta, size, n, stride, margins, 0, -1.0)
+            add_message(theta, size, n, stride, margins, 0, -1.0)
         else:
-            graph_blocks.add_message(theta, size, n, stride, margins, 0, -dual.kappa)
+            add_message(theta, size, n, stride, margins, 0, -dual.kappa)
     return size, truth, right, penalty, centred
 
 
@@ -285,7 +288,7 @@ def add_marginals(
     stride = size
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
         v, n, stride = next_place(graph, p, stride)
-        graph_blocks.marginal(values, size, n, stride, margins, 0)
+        marginal(values, size, n, stride, margins, 0)
         at = dual.blocks.unary_at[i] + graph.unary_start[v]
         for s in range(n):
             dual.sums[at + s] += margins[s]
@@ -308,7 +311,7 @@ def step_factor(
     stride = size
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
         _, n, stride = next_place(graph, p, stride)
-        graph_blocks.marginal(change, size, n, stride, margins, 0)
+        marginal(change, size, n, stride, margins, 0)
         for s in range(n):
             quadratic += dual.kappa * margins[s] ** 2
     gamma = gap / quadratic if quadratic > gap else 1.0
@@ -318,7 +321,7 @@ def step_factor(
     for s in range(size):
         change[s] = now[s] - theta[s]
     add_marginals(dual, graph, i, c, size, change, margins)
-    graph_blocks.factor_add(problem, i, c, size, -dual.cap[i], change, dual.w)
+    graph_blocks.factor_add(problem, i, c, -dual.cap[i], change, dual.w)
     return gamma * (gap - 0.5 * gamma * quadratic)
 
 
@@ -391,7 +394,7 @@ def move_state(
             for k in range(outer, outer + stride):
                 theta[k] -= dual.kappa * change
     if dual.cap[i] > 0.0:
-        graph_blocks.state_add(problem, i, c, size, state, -dual.cap[i] * change, dual.w)
+        graph_blocks.state_add(problem, i, c, state, -dual.cap[i] * change, dual.w)
 
 
 @helper
@@ -459,7 +462,7 @@ def add_factors(
             now[k] -= start[k]
             some = some or now[k] != 0.0
         if some:
-            graph_blocks.factor_add(problem, i, c, size, -cap, now, dual.w)
+            graph_blocks.factor_add(problem, i, c, -cap, now, dual.w)
 
 
 @helper
@@ -474,7 +477,7 @@ def couple(
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
         v, n, stride = next_place(graph, p, stride)
         at = unary + graph.unary_start[v]
-        graph_blocks.marginal(now, size, n, stride, missing, 0)
+        marginal(now, size, n, stride, missing, 0)
         for s in range(n):
             if missing[s] > mu[at + s]:
                 factor = mu[at + s] / missing[s]
@@ -485,7 +488,7 @@ def couple(
     for p in range(first, graph.scope_start[c + 1]):
         v, n, stride = next_place(graph, p, stride)
         at = unary + graph.unary_start[v]
-        graph_blocks.marginal(now, size, n, stride, missing, place)
+        marginal(now, size, n, stride, missing, place)
         total = 0.0
         for s in range(n):
             missing[place + s] = max(mu[at + s] - missing[place + s], 0.0)

@@ -84,8 +84,7 @@ def choose_near(
                 rest //= graph.n_states[v]
             if same > most:
                 best, most = k, same
-    for k in range(first, end):
-        values[k] = 0.0
+    values[first:end] = 0.0
     values[best] = 1.0
 
 
@@ -164,8 +163,8 @@ def descend(
             if temperature > 0.0:
                 kernels.normalise(beliefs, first, n, temperature)
             else:
-                for s in range(n):
-                    beliefs[first + s] = 1.0 if s == states[v] else 0.0
+                beliefs[first : first + n] = 0.0
+                beliefs[first + states[v]] = 1.0
         for c in range(n_factors):
             first, end = tables.start[c], tables.start[c + 1]
             if temperature > 0.0 and by == PAIRS:
@@ -176,13 +175,11 @@ def descend(
                 choose_near(graph, c, values, first, end, states)
             values[first + graph_blocks.true_joint(problem, graph, i, c)] -= 1.0
         for c in range(n_factors):
-            size = tables.start[c + 1] - tables.start[c]
             change = values[tables.start[c] :]
-            graph_blocks.factor_add(problem, i, c, size, -step, change, planes)
-            graph_blocks.factor_add(problem, i, c, size, -step * state[STEPS], change, moments)
-        later = -step * state[STEPS]
+            graph_blocks.factor_add(problem, i, c, -step, change, planes)
+            graph_blocks.factor_add(problem, i, c, -step * state[STEPS], change, moments)
         graph_blocks.add_variables(problem, i, beliefs, 0, -step, steps, planes)
-        graph_blocks.add_variables(problem, i, beliefs, 0, later, steps, moments)
+        graph_blocks.add_variables(problem, i, beliefs, 0, -step * state[STEPS], steps, moments)
         state[TOTAL] += weight
         state[MASS] += state[TOTAL]
 
@@ -205,7 +202,7 @@ def find_hinges(
         for v in range(graph.n_states.shape[0]):
             hinge += row_max(beliefs, graph.unary_start[v], graph.n_states[v])
         for c in range(graph.scope_start.shape[0] - 1):
-            graph_blocks.factor_scores(problem, graph, i, c, w, table)
+            graph_blocks.factor_scores(problem, i, c, w, table)
             hinge -= table[graph_blocks.true_joint(problem, graph, i, c)]
             first, end = tables.start[c], tables.start[c + 1]
             hinge += row_max(tables.values, first, end - first)
@@ -243,7 +240,7 @@ def add_soft_marginals(
             kernels.normalise(table, 0, size, temperature)
             couple(graph, c, size, beliefs, 0, table, missing)
             table[graph_blocks.true_joint(problem, graph, i, c)] -= 1.0
-            graph_blocks.factor_add(problem, i, c, size, -cap[i], table, out)
+            graph_blocks.factor_add(problem, i, c, -cap[i], table, out)
         graph_blocks.add_variables(problem, i, beliefs, 0, -cap[i], steps, out)
     return linear
 
@@ -299,8 +296,7 @@ class DLPW(CertifiedSolver):
         n = len(self.active)
         zero = aligned_zeros(self.compiled.n_weights)
         noise = objective = 0.0
-        some = self.active[:: max(n // NOISE_SAMPLE, 1)]
-        for i in some:
+        for i in self.active[:: max(n // NOISE_SAMPLE, 1)]:
             gradient = np.zeros_like(zero)
             self._descend(np.array([i]), 1.0, 0, np.eye(4)[TOTAL], gradient, np.zeros_like(zero))
             noise += 0.5 * float(gradient @ gradient) / n
@@ -311,11 +307,9 @@ class DLPW(CertifiedSolver):
     def _descend(
         self, order: Array, weight: float, rounds: int, state: Array, planes: Array, moments: Array
     ) -> None:
-        cap = len(self.active) * self.form.cap
-        descend(
-            *(self.problem, self.blocks, order, cap, weight, rounds, self.by, self.temperature),
-            *(state, planes, moments, self.messages),
-        )
+        known = (self.problem, self.blocks, order, len(self.active) * self.form.cap)
+        asked = (weight, rounds, self.by, self.temperature)
+        descend(*known, *asked, state, planes, moments, self.messages)
 
     def sweep(self) -> float:
         self.clock += 1
@@ -344,10 +338,8 @@ class DLPW(CertifiedSolver):
     def _dual_of(self, weights: Array) -> tuple[float, Array]:
         """Dual value of the soft marginals at weights and the messages of this moment; their Ψμ."""
         combined = aligned_zeros(self.compiled.n_weights)
-        linear = add_soft_marginals(
-            *(self.problem, self.blocks, self.active, self.form.cap, weights, self.temperature),
-            *(self.messages, combined),
-        )
+        given = (self.problem, self.blocks, self.active, self.form.cap, weights)
+        linear = add_soft_marginals(*given, self.temperature, self.messages, combined)
         return linear - 0.5 * float(combined @ combined), combined
 
     def _fit_messages(self, weights: Array) -> None:

@@ -33,7 +33,14 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology, next_place, topology
+from hingeline._simd import row_max
+from hingeline.inference.factor_graph import (
+    Topology,
+    add_message,
+    max_marginal,
+    next_place,
+    topology,
+)
 from hingeline.structures import graph_blocks
 from hingeline.structures.graph_blocks import Blocks
 
@@ -86,7 +93,7 @@ def fill_tables(
     for c in range(graph.scope_start.shape[0] - 1):
         tables.start[c] = first
         out = values[first:]
-        size = graph_blocks.factor_scores(problem, graph, i, c, w, out)
+        size = graph_blocks.factor_scores(problem, i, c, w, out)
         if total != 1.0:
             for k in range(size):
                 out[k] /= total
@@ -95,24 +102,9 @@ def fill_tables(
             _, n, stride = next_place(graph, p, stride)
             tables.stride[p] = stride
             at = graph_blocks.place_messages(blocks, problem, i, p)
-            graph_blocks.add_message(out, size, n, stride, messages, at, -1.0)
+            add_message(out, size, n, stride, messages, at, -1.0)
         first += size
     tables.start[graph.scope_start.shape[0] - 1] = first
-
-
-@helper
-def max_marginal(
-    values: Array, first: int, end: int, states: int, stride: int, out: Array, at: int
-) -> None:
-    """``out[at + s]``: the largest of a table's values over joint states with ``y_slot = s``."""
-    # A range with a step costs a division, more than the rest where tables are 2 by 2.
-    for s in range(states):
-        best, outer = -np.inf, first + s * stride
-        while outer < end:
-            for k in range(outer, outer + stride):
-                best = max(best, values[k])
-            outer += states * stride
-        out[at + s] = best
 
 
 @helper
@@ -151,9 +143,7 @@ def move_message(
 @helper
 def normalise(values: Array, at: int, n: int, temperature: float) -> None:
     """Scores to shares ``∝ exp(score/ε)``."""
-    top = values[at]
-    for s in range(1, n):
-        top = max(top, values[at + s])
+    top = row_max(values, at, n)
     total = 0.0
     for s in range(n):
         values[at + s] = np.exp((values[at + s] - top) / temperature)
@@ -175,7 +165,7 @@ def descend_factors(problem: Any, blocks: Blocks, i: int, messages: Array, table
             # θ_c − Σδ + Σb is t: a variable's own message cancels.
             v = graph.scope[p]
             n, unary = graph.n_states[v], graph.unary_start[v]
-            graph_blocks.add_message(own, size, n, tables.stride[p], beliefs, unary, 1.0)
+            add_message(own, size, n, tables.stride[p], beliefs, unary, 1.0)
         at = 0
         for p in range(lo, hi):
             n = graph.n_states[graph.scope[p]]
@@ -186,7 +176,7 @@ def descend_factors(problem: Any, blocks: Blocks, i: int, messages: Array, table
             v = graph.scope[p]
             n, unary = graph.n_states[v], graph.unary_start[v]
             place = graph_blocks.place_messages(blocks, problem, i, p)
-            graph_blocks.add_message(own, size, n, tables.stride[p], beliefs, unary, -1.0)
+            add_message(own, size, n, tables.stride[p], beliefs, unary, -1.0)
             for s in range(n):
                 step = margins[at + s] / (hi - lo) - beliefs[unary + s]
                 beliefs[unary + s] += move_message(tables, c, p, n, s, step, messages, place)

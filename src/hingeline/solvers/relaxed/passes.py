@@ -21,7 +21,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_class, helper, kernel
 from hingeline._simd import copy
-from hingeline.inference.factor_graph import Topology, next_place, table_size, topology
+from hingeline.inference.factor_graph import Topology, marginal, next_place, table_size, topology
 from hingeline.solvers.relaxed import blocks as any_factors
 from hingeline.solvers.relaxed.blocks import Dual, Scratch
 from hingeline.structures import graph_blocks
@@ -230,11 +230,9 @@ def visit_pairs(
             continue
         pair = locate_pair(problem, dual, graph, i, c)
         mu = load_pair(dual.mass, pair)
-        theta = subtract_messages(
-            pair_table(w, pair),
-            kappa * (mu.s0 + mu.s1 - dual.mu[pair.first]),
-            kappa * (mu.s0 + mu.s2 - dual.mu[pair.second]),
-        )
+        first_apart = mu.s0 + mu.s1 - dual.mu[pair.first]
+        second_apart = mu.s0 + mu.s2 - dual.mu[pair.second]
+        theta = subtract_messages(pair_table(w, pair), kappa * first_apart, kappa * second_apart)
         if dual.centre.shape[0] > 0:
             theta = difference(theta, centre_of_pair(problem, dual, i, c, pair))
         gap = largest(theta) - dot(theta, mu)
@@ -353,8 +351,7 @@ def evaluate_example(problem: Any, dual: Dual, i: int, scratch: Scratch, out: Ar
     blocks = dual.blocks
     graph = topology(problem.graphs, problem.graph[i])
     n_variables = graph.n_states.shape[0]
-    for k in range(blocks.unary_at[i], blocks.unary_at[i + 1]):
-        dual.sums[k] = 0.0
+    dual.sums[blocks.unary_at[i] : blocks.unary_at[i + 1]] = 0.0
     hinge, penalty, centred = evaluate_factors(blocks.factors, problem, dual, i, scratch)
     linear = 0.0
     fractional = end = 0
@@ -430,8 +427,7 @@ def move_centre(problem: Any, dual: Dual, order: Array, step: float) -> None:
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
         unary = blocks.unary_at[i]
-        for k in range(unary, blocks.unary_at[i + 1]):
-            dual.centre_sums[k] = 0.0
+        dual.centre_sums[unary : blocks.unary_at[i + 1]] = 0.0
         for c in range(graph.scope_start.shape[0] - 1):
             size = table_size(graph, c)
             truth = graph_blocks.true_joint(problem, graph, i, c)
@@ -439,7 +435,7 @@ def move_centre(problem: Any, dual: Dual, order: Array, step: float) -> None:
             stride = size
             for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
                 v, n, stride = next_place(graph, p, stride)
-                graph_blocks.marginal(scratch.now, size, n, stride, scratch.margins, 0)
+                marginal(scratch.now, size, n, stride, scratch.margins, 0)
                 at = unary + graph.unary_start[v]
                 first = graph_blocks.place_messages(blocks, problem, i, p)
                 for s in range(n):

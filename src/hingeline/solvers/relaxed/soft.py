@@ -62,7 +62,7 @@ from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import PART, Compiled, mean_loss
 from hingeline.core.registry import SolverOptions, option
-from hingeline.core.results import DualMemory, same_examples
+from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver
 from hingeline.inference.map import NO_ORACLE
 from hingeline.solvers.nu import Margins
@@ -193,10 +193,8 @@ class SoftBCFW(CertifiedSolver):
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
-        """Marginals are feasible for any C; the layout of other examples is another."""
-        old, problem = before.compiled.problem, compiled.problem
-        same = old is problem or same_examples(old, problem)
-        return before.multipliers if same and isinstance(before.multipliers, Marginals) else None
+        """Marginals are feasible for any C."""
+        return before.multipliers if isinstance(before.multipliers, Marginals) else None
 
     def at(self, weights: Array, cap: Array, least: float = 0.0, exact: bool = True) -> Dual:
         """The marginals with these weights, as the kernels take them."""
