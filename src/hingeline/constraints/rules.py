@@ -188,13 +188,12 @@ class Predicate(base.InstanceConstraint):
     """
 
     function: Callable[[Sequence[Any], Sequence[Any]], Any]
-    _match_fields = ("function",)
     _words = "{function}"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         text = f"Predicate needs a function of (tokens, labels), got {self.function!r}."
         base.require(callable(self.function), text, TypeError)
-        super().__post_init__()
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         value = self.function(x, y)
@@ -204,6 +203,9 @@ class Predicate(base.InstanceConstraint):
         text = "a predicate returns True, False or a violation that is not negative"
         base.require(violation >= 0, f"{self.title}: {text}, got {value!r}.")
         return [violation]
+
+    def _show_fields(self) -> dict[str, Any]:
+        return {"function": base.write_match(self.function)}
 
 
 @dataclass(frozen=True, init=False)
@@ -426,6 +428,10 @@ class ChangeShare(_ChangeRule, base.CorpusConstraint):
             bad = self.find_bad_changes(x)
             wrong += [bad[t] for t in range(1, len(y)) if y[t] != y[t - 1]]
         return sum(wrong) / len(wrong) if wrong else 0.0
+
+    def _show_fields(self) -> dict[str, Any]:
+        where = "punctuation" if self.where == base.PUNCTUATION else "tokens that match"
+        return super()._show_fields() | {"where": where}
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,10 @@ class CompiledConstraints(NamedTuple):
     unary: Array  # (N, K) cost of a label at a token: words, first and last tokens.
     change: Array  # (N,) cost of a change of label between a token and its predecessor.
     pair: Array  # (K, K) cost of a label (second index) directly after another.
-    member: Array  # (G, K) whether a label belongs to a group.
+    member: Array  # (G, K) whether a label belongs to a group, and the same as lists:
+    member_ptr: Array
+    member_labels: Array
+    counted: Array  # (G,) whether a group's counts cost anything, or matter to repeats alone.
     token_cost: Array  # (G, longest + 2) cost of a number of tokens in a sequence,
     segment_cost: Array  # and of segments.
     length_cost: Array  # (G, longest minimum + 1) cost of a segment so long; the last: or longer.
@@ -141,7 +144,8 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
     label that is there. One long function: a call that passes all the arrays costs more than most
     of what is done here.
     """
-    unary, member = compiled.unary, compiled.member
+    unary = compiled.unary
+    member, member_ptr, member_labels = compiled.member, compiled.member_ptr, compiled.member_labels
     lo = compiled.offsets[i]
     length = compiled.offsets[i + 1] - lo
     here = lo + t
@@ -162,6 +166,8 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
         out[k] = cost
     cap = compiled.length_cost.shape[1] - 1
     for g in range(member.shape[0]):
+        if not compiled.counted[g]:
+            continue
         mine = 1 if member[g, a] else 0
         joint = _count_new(member, g, left, right)
         n = state.tokens[i, g] - mine
@@ -174,17 +180,10 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
             after = _walk(member, g, labels, here + 1, 1, stop, True) - here - 1
             gain += compiled.length_cost[g, min(before + 1 + after, cap)]
             gain -= compiled.length_cost[g, before] + compiled.length_cost[g, after]
-        for k in range(K):
-            out[k] += gain * member[g, k]
-    for r in range(compiled.repeat_cost.shape[0]):
-        for k in range(K):
-            repeats = 0  # groups with more than one segment
-            for g in range(member.shape[0]):
-                if compiled.repeat_member[r, g]:
-                    step = int(member[g, k]) - int(member[g, a])
-                    s = state.segments[i, g] + step * _count_new(member, g, left, right)
-                    repeats += 1 if s > 1 else 0
-            out[k] += compiled.repeat_cost[r, repeats]
+        for m in range(member_ptr[g], member_ptr[g + 1]):
+            out[member_labels[m]] += gain
+    if compiled.repeat_cost.shape[0] > 0:
+        _add_repeat_costs(compiled, state, i, a, left, right, out)
     for p in range(compiled.order.shape[0]):
         A, B = compiled.order[p, 0], compiled.order[p, 1]
         last = state.last[i, A]
@@ -201,27 +200,34 @@ def switch_costs(compiled: Any, state: State, labels: Array, i: int, t: int, out
     sequences = compiled.offsets.shape[0] - 1
     for c in range(compiled.corpus_kind.shape[0]):
         kind, target = compiled.corpus_kind[c], compiled.corpus_target[c]
+        bounds, price = compiled.corpus_bounds[c], compiled.corpus_price[c]
+        if kind in (SHARE, SEGMENTS):
+            step, size = 1, unary.shape[0]
+            count = state.all_tokens[target]
+            if kind == SEGMENTS:
+                step, size = _count_new(member, target, left, right), sequences
+                count = state.all_segments[target]
+            if member[target, a]:
+                count -= step
+            gain = price_excess(bounds, price, (count + step) / size)
+            gain -= price_excess(bounds, price, count / size)
+            for m in range(member_ptr[target], member_ptr[target + 1]):
+                out[member_labels[m]] += gain
+            continue
         for k in range(K):
-            if kind in (SHARE, SEGMENTS):
-                step, count, size = 1, state.all_tokens[target], unary.shape[0]
-                if kind == SEGMENTS:
-                    step, size = _count_new(member, target, left, right), sequences
-                    count = state.all_segments[target]
-                value = (count + step * (int(member[target, k]) - int(member[target, a]))) / size
+            at_left = 0 if left < 0 else (1 if left != k else 0) - (1 if left != a else 0)
+            at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
+            changes = state.changes[0] + at_left + at_right
+            if kind == ALL_SEGMENTS:
+                cost = price_excess(bounds, price, (changes + target) / sequences)
             else:
-                at_left = 0 if left < 0 else (1 if left != k else 0) - (1 if left != a else 0)
-                at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
-                changes = state.changes[0] + at_left + at_right
-                if kind == ALL_SEGMENTS:
-                    value = (changes + target) / sequences
-                else:
-                    bad = state.changes[1 + target]
-                    if compiled.bad_change[target, here]:
-                        bad += at_left
-                    if right >= 0 and compiled.bad_change[target, here + 1]:
-                        bad += at_right
-                    value = bad / max(changes, 1)
-            out[k] += price_excess(compiled.corpus_bounds[c], compiled.corpus_price[c], value)
+                bad = state.changes[1 + target]
+                if compiled.bad_change[target, here]:
+                    bad += at_left
+                if right >= 0 and compiled.bad_change[target, here + 1]:
+                    bad += at_right
+                cost = price_excess(bounds, price, bad / max(changes, 1))
+            out[k] += cost
     held = out[a]
     for k in range(K):
         out[k] -= held
@@ -265,6 +271,29 @@ def price_excess(bounds: Array, price: Array, value: float) -> float:
     if price[2] == 1.0:
         violation *= violation
     return price[1] * violation
+
+
+@helper
+def _add_repeat_costs(
+    compiled: CompiledConstraints, state: State, i: int, a: int, left: int, right: int, out: Array
+) -> None:
+    """Costs of the number of groups with more than one segment."""
+    member = compiled.member
+    gains = np.empty(member.shape[1], dtype=np.int64)
+    for r in range(compiled.repeat_cost.shape[0]):
+        gains[:] = 0
+        repeats = 0
+        for g in range(member.shape[0]):
+            if not compiled.repeat_member[r, g]:
+                continue
+            repeats += 1 if state.segments[i, g] > 1 else 0
+            joint = _count_new(member, g, left, right)
+            s = state.segments[i, g] - (joint if member[g, a] else 0)
+            gain = (1 if s + joint > 1 else 0) - (1 if s > 1 else 0)
+            for m in range(compiled.member_ptr[g], compiled.member_ptr[g + 1]):
+                gains[compiled.member_labels[m]] += gain
+        for k in range(gains.shape[0]):
+            out[k] += compiled.repeat_cost[r, repeats + gains[k] - gains[a]]
 
 
 @helper

@@ -209,7 +209,12 @@ class FewLabelsEstimator(BaseEstimator):
         """Take a fitted model, that of the chosen step."""
         self.base_, self.selected_ = model, chosen
         self.classes_, self.n_features_in_ = model.classes_, model.n_features_in_
-        self.weights_ = model.weights_
+
+    @property
+    def weights_(self) -> Array:
+        """The flat weights of the chosen step."""
+        check_is_fitted(self, "base_")
+        return self.base_.weights_
 
     def predict(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
         """Labels of every sequence, without constraints, as by :meth:`ChainSSVM.predict`."""
