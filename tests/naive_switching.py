@@ -37,7 +37,7 @@ def _penalty_anew(
     """
     changes = anew.changes
     changes[:] = 0
-    total = count_sequence(constraints, i, labels, anew, 1)
+    total = count_sequence(constraints, i, labels, anew)
     n = constraints.offsets.shape[0] - 1
     for c in range(constraints.corpus_kind.shape[0]):
         kind = constraints.corpus_kind[c]
@@ -88,7 +88,7 @@ def naive_sweep(
                 return switches
             now = y[t]
             anew.changes[:] = 0
-            count_sequence(constraints, i, labels, anew, 1)
+            count_sequence(constraints, i, labels, anew)
             own = anew.changes.copy()
             paid = _penalty_anew(constraints, state, labels, i, own, anew)
             best = now

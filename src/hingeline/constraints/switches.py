@@ -59,6 +59,7 @@ class State(NamedTuple):
     segments: Array
     first: Array  # position; the length where the group is absent
     last: Array  # position; -1 where it is absent
+    repeats: Array  # (n, R) number of groups with more than one segment.
     #: (G,) tokens and segments in the corpus; (1 + M,) changes, and those that count.
     all_tokens: Array
     all_segments: Array
@@ -70,24 +71,26 @@ def start_state(compiled: CompiledConstraints, labels: Array) -> tuple[State, fl
     """Count everything in ``labels`` (N,); and the penalty of the instance constraints."""
     n, G = compiled.offsets.shape[0] - 1, compiled.member.shape[0]
     tokens, segments, first, last = np.zeros((4, n, G), dtype=np.int32)
+    repeats = np.zeros((n, compiled.repeat_cost.shape[0]), dtype=np.int32)
     everywhere = np.zeros((2, G), dtype=np.int64)
     changes = np.zeros(1 + compiled.bad_change.shape[0], dtype=np.int64)
-    counts = tokens, segments, first, last
+    counts = tokens, segments, first, last, repeats
     state, total = State(*counts, everywhere[0], everywhere[1], changes), 0.0
     for i in range(n):
-        total += count_sequence(compiled, i, labels, state, 1)
+        total += count_sequence(compiled, i, labels, state)
+        for g in range(G):
+            state.all_tokens[g] += state.tokens[i, g]
+            state.all_segments[g] += state.segments[i, g]
     return state, total
 
 
 @helper
-def count_sequence(
-    compiled: CompiledConstraints, i: int, labels: Array, state: State, sign: int
-) -> float:
+def count_sequence(compiled: CompiledConstraints, i: int, labels: Array, state: State) -> float:
     """Count everything in sequence ``i``; the penalty of its instance constraints.
 
-    Its rows of the state are overwritten; the corpus counts it as often as ``sign`` says, 1 or −1.
+    Its rows of the state are overwritten; ``changes`` are added to.
     """
-    tokens, segments = state.tokens[i], state.segments[i]
+    tokens, segments, repeats = state.tokens[i], state.segments[i], state.repeats[i]
     first, last, changes = state.first[i], state.last[i], state.changes
     lo = compiled.offsets[i]
     length = compiled.offsets[i + 1] - lo
@@ -101,10 +104,10 @@ def count_sequence(
             total += compiled.pair[before, a]
             if before != a:
                 total += compiled.change[lo + t]
-                changes[0] += sign
+                changes[0] += 1
                 for m in range(compiled.bad_change.shape[0]):
                     if compiled.bad_change[m, lo + t]:
-                        changes[1 + m] += sign
+                        changes[1 + m] += 1
     for g in range(compiled.member.shape[0]):
         tokens[g] = segments[g] = run = 0
         first[g], last[g] = length, -1
@@ -122,14 +125,12 @@ def count_sequence(
         total += compiled.length_cost[g, min(run, cap)]
         total += compiled.token_cost[g, tokens[g]]
         total += compiled.segment_cost[g, segments[g]]
-        state.all_tokens[g] += sign * tokens[g]
-        state.all_segments[g] += sign * segments[g]
     for r in range(compiled.repeat_cost.shape[0]):
-        repeats = 0
+        repeats[r] = 0
         for g in range(compiled.member.shape[0]):
             if compiled.repeat_member[r, g] and segments[g] > 1:
-                repeats += 1
-        total += compiled.repeat_cost[r, repeats]
+                repeats[r] += 1
+        total += compiled.repeat_cost[r, repeats[r]]
     for p in range(compiled.order.shape[0]):
         if first[compiled.order[p, 1]] < last[compiled.order[p, 0]]:
             total += compiled.order_cost[p]
@@ -238,9 +239,47 @@ def commit_switch(
     compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, k: int
 ) -> None:
     """Give position ``t`` of sequence ``i`` the label ``k``, in ``labels`` and in the counts."""
-    count_sequence(compiled, i, labels, state, -1)
-    labels[compiled.offsets[i] + t] = k
-    count_sequence(compiled, i, labels, state, 1)
+    lo = compiled.offsets[i]
+    length = compiled.offsets[i + 1] - lo
+    here = lo + t
+    a = labels[here]
+    if a == k:
+        return
+    left = labels[here - 1] if t > 0 else -1
+    right = labels[here + 1] if t + 1 < length else -1
+    for side in range(2):
+        beside = left if side == 0 else right
+        if beside >= 0:
+            step = (1 if beside != k else 0) - (1 if beside != a else 0)
+            state.changes[0] += step
+            for m in range(compiled.bad_change.shape[0]):
+                if compiled.bad_change[m, here + side]:
+                    state.changes[1 + m] += step
+    labels[here] = k
+    member = compiled.member
+    for g in range(member.shape[0]):
+        was = member[g, a]
+        if was == member[g, k]:
+            continue
+        joint = _count_new(member, g, left, right)
+        sign = -1 if was else 1
+        before = state.segments[i, g]
+        state.tokens[i, g] += sign
+        state.segments[i, g] += sign * joint
+        state.all_tokens[g] += sign
+        state.all_segments[g] += sign * joint
+        repeated = (1 if state.segments[i, g] > 1 else 0) - (1 if before > 1 else 0)
+        for r in range(compiled.repeat_cost.shape[0]):
+            if compiled.repeat_member[r, g]:
+                state.repeats[i, r] += repeated
+        if was:
+            if state.last[i, g] == t:
+                state.last[i, g] = _walk(member, g, labels, here - 1, -1, lo - 1, False) - lo
+            if state.first[i, g] == t:
+                state.first[i, g] = _walk(member, g, labels, here + 1, 1, lo + length, False) - lo
+        else:
+            state.last[i, g] = max(state.last[i, g], t)
+            state.first[i, g] = min(state.first[i, g], t)
 
 
 @kernel
@@ -282,18 +321,16 @@ def _add_repeat_costs(
     gains = np.empty(member.shape[1], dtype=np.int64)
     for r in range(compiled.repeat_cost.shape[0]):
         gains[:] = 0
-        repeats = 0
         for g in range(member.shape[0]):
             if not compiled.repeat_member[r, g]:
                 continue
-            repeats += 1 if state.segments[i, g] > 1 else 0
             joint = _count_new(member, g, left, right)
             s = state.segments[i, g] - (joint if member[g, a] else 0)
             gain = (1 if s + joint > 1 else 0) - (1 if s > 1 else 0)
             for m in range(compiled.member_ptr[g], compiled.member_ptr[g + 1]):
                 gains[compiled.member_labels[m]] += gain
         for k in range(gains.shape[0]):
-            out[k] += compiled.repeat_cost[r, repeats + gains[k] - gains[a]]
+            out[k] += compiled.repeat_cost[r, state.repeats[i, r] + gains[k] - gains[a]]
 
 
 @helper
