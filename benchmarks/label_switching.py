@@ -69,6 +69,9 @@ def make(n: int, length: int, n_labels: int, seed: int = 0) -> tuple[Any, Array,
     return problem, w, Penalties(rules, words, range(n_labels))
 
 
+printed = uncached(naive_sweep)
+
+
 @uncached
 def naive_with_scores(
     problem: Any, w: Array, scale: float, compiled: Any, state: Any, limit: int, labels: Array
@@ -189,7 +192,8 @@ def compare(n: int, length: int, n_labels: int, scale: float = 0.01) -> dict[str
     def naive() -> Array:
         problem.labels[:] = start
         state = penalties.state(problem.labels)
-        naive_sweep(problem, 0, w, scale, compiled, state, everyone, NO_LIMIT, slack)
+        anew = type(state)(*map(np.zeros_like, state))
+        printed(problem, 0, w, scale, compiled, state, everyone, NO_LIMIT, slack, anew)
         return problem.labels.copy()
 
     def with_scores() -> Array:

@@ -2,7 +2,8 @@
 
 Every trial costs a Viterbi pass and the penalty of the sequence, counted anew; what the other
 sequences contribute to corpus constraints is remembered. The slow twin of
-:mod:`hingeline.semisupervised.annealing`, in plain Python; its decisions are the same up to ties.
+:mod:`hingeline.semisupervised.annealing`, plain Python that can be compiled; its decisions are the
+same up to ties.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from hingeline._jit import helper
 from hingeline.constraints.switches import (
     CHANGES,
     SEGMENTS,
     SHARE,
-    State,
     commit_switch,
     count_sequence,
     price_excess,
@@ -27,6 +28,7 @@ from hingeline.structures.chain import ChainProblem, decode, moves, position_sco
 Array = np.ndarray[Any, Any]
 
 
+@helper
 def _penalty_anew(
     constraints: Any, state: Any, labels: Array, i: int, own: Array, anew: Any
 ) -> float:
@@ -67,13 +69,14 @@ def naive_sweep(
     order: Array,
     limit: int,
     slack: Array,
+    anew: Any,
 ) -> int:
     """``sweep_labels`` in order, with a decode for every candidate.
 
-    The labels switched are those in the problem itself, which ``decode`` reads.
+    The labels switched are those in the problem itself, which ``decode`` reads; ``anew`` is a
+    second state, scratch space.
     """
     A = moves(problem, w)
-    anew = State(*map(np.zeros_like, state))
     start = problem.offsets[first]
     labels = problem.labels[start:]
     switches = 0

@@ -150,9 +150,8 @@ def test_fast_and_printed_sweeps_take_the_same_decisions(
     state = penalties.state(problem.labels[at:])
     slack = np.zeros(3)
     most = np.iinfo(np.int64).max if limit is None else limit
-    switches = naive_sweep(
-        problem, first, w, scale, penalties.compiled, state, np.arange(3), most, slack
-    )
+    given = (problem, first, w, scale, penalties.compiled, state, np.arange(3), most, slack)
+    switches = naive_sweep(*given, type(state)(*map(np.zeros_like, state)))
     assert switches == n_fast
     assert fast.tolist() == problem.labels[at:].tolist()
     if limit is None:
