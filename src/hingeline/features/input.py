@@ -79,15 +79,12 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
     None where anything is unusual: the thorough way, one by one, then finds out what.
     """
     sparse = {*map(type, X)} <= CSR
-    dense = not sparse and all(isinstance(x, np.ndarray) and x.dtype.kind in "fiub" for x in X)
-    if not (sparse or dense):
-        return None
-    widths = {shape[1:] for shape in {*map(attrgetter("shape"), X)}}
-    if len(widths) != 1 or len(X[0].shape) != 2:
+    if not sparse and not all(isinstance(x, np.ndarray) and x.dtype.kind in "fiub" for x in X):
         return None
     try:
         stacked, offsets = _stack_csr(X) if sparse else (np.concatenate(X), _offsets(X))
-        return (numeric_matrix(stacked, "X"), offsets) if np.diff(offsets).all() else None
+        usual = stacked.ndim == 2 and np.diff(offsets).all()
+        return (numeric_matrix(stacked, "X"), offsets) if usual else None
     except (BufferError, TypeError, ValueError):
         return None
 
@@ -97,7 +94,7 @@ def _offsets(arrays: Any) -> Array:
     return np.cumsum(np.fromiter(chain([0], map(len, arrays)), np.int64, len(arrays) + 1))
 
 
-def _join(arrays: list[Array]) -> Array:
+def _join(arrays: Sequence[Array]) -> Array:
     """Arrays in a row; where they are many, small and of one type, as bytes, far sooner."""
     kinds = {*map(attrgetter("dtype"), arrays)}
     if len(kinds) > 1 or arrays[0].dtype.hasobject:
@@ -107,18 +104,21 @@ def _join(arrays: list[Array]) -> Array:
 
 def _stack_csr(matrices: Any) -> tuple[sp.csr_matrix, Array]:
     """Matrices below each other, and their offsets; far faster than ``scipy.sparse.vstack``."""
-    each = [m.indptr for m in matrices]
-    own, cuts = _join(each), _offsets(each)
-    data, indices = _join([m.data for m in matrices]), _join([m.indices for m in matrices])
+    # One walk over the matrices: they lie anywhere in memory, and that is what takes the time.
+    read = attrgetter("indptr", "data", "indices", "shape")
+    each, values, columns, shapes = zip(*map(read, matrices), strict=True)
+    own, cuts, data, indices = _join(each), _offsets(each), _join(values), _join(columns)
     sizes = own[cuts[1:] - 1].astype(np.int64)
-    if own[cuts[:-1]].any() or not len(data) == len(indices) == sizes.sum():
-        raise ValueError("matrices with room to spare.")
+    whole = len(data) == len(indices) == sizes.sum() and not own[cuts[:-1]].any()
+    widths = {shape[1:] for shape in {*shapes}}
+    if not whole or len(widths) != 1:
+        raise ValueError("matrices with room to spare, or of several widths.")
     kind = indices.dtype if len(data) < 2**31 else np.int64  # SciPy copies where types differ
     indptr = own.astype(kind) + np.repeat((np.cumsum(sizes) - sizes).astype(kind), np.diff(cuts))
     kept = np.ones(len(own), dtype=bool)
     kept[cuts[1:-1]] = False  # these repeat the end of the matrix before
     parts = data, indices, indptr[kept]
-    shape = (len(own) - len(each), matrices[0].shape[1])
+    shape = (len(own) - len(each), *widths.pop())
     return sp.csr_matrix(parts, shape=shape), cuts - np.arange(len(cuts))
 
 
