@@ -619,6 +619,18 @@ def test_a_large_helper_is_one_piece_of_machine_code(monkeypatch):
     assert needed[0].keys() | needed[1].keys() < needed[2].keys()
 
 
+def test_a_numba_that_nobody_knows_compiles_its_own_way(tmp_path):
+    """As after a release that changes what the compiler builds on; and a second process finds it."""
+    known = run(FIT, tmp_path, HINGELINE_CACHE_DIR=str(_jit.CACHE_FOLDER.parent))
+    later = f"import numba\nnumba.version_info = numba.version_info._replace(short=(9, 0))\n{FIT}"
+    code = later.replace("import importlib, json", "import importlib, json, sys")
+    code += "assert 'hingeline._compiler' not in sys.modules\n"
+    first, second = (run(code, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert first["stats"]["find_planes"] == [0, 1]
+    assert second["stats"]["find_planes"] == [1, 0]
+    assert first["w"] == second["w"] == pytest.approx(known["w"], rel=1e-12)
+
+
 @pytest.mark.slow
 def test_a_second_process_finds_large_helpers(tmp_path):
     code = f"from hingeline import _compiler\n_compiler._LARGE = 0\n{FIT}"

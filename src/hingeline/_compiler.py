@@ -130,9 +130,9 @@ def take_apart(result: CompileResult) -> Any:
     return {k: v for k, v in result.library.objects.items() if k != own}, result._reduce()
 
 
-def put_together(context: Any, parts: Any) -> CompileResult:
+def put_together(context: Any, objects: Any, own: Any) -> CompileResult:
     """The entry point that :func:`take_apart` got, with the machine code it needs."""
-    objects, (code, *rest) = parts
+    code, *rest = own
     codegen = context.codegen()
     for name, (library, environments) in objects.items():
         if not codegen._engine.is_symbol_defined(name):

@@ -17,7 +17,7 @@ Environment
 -----------
 ``HINGELINE_CACHE=0`` turns the disk cache off; ``HINGELINE_CACHE_DIR`` (or numba's own
 ``NUMBA_CACHE_DIR``) says where it lives. Without a writable folder kernels are compiled anew in
-each process, which is slower but works.
+each process, which is slower but works. ``HINGELINE_COMPILER=numba`` compiles the way numba does.
 """
 
 import contextlib
@@ -33,6 +33,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
@@ -43,6 +44,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import sigutils
 from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import TypingError
 from numba.core.serialize import dumps
@@ -50,7 +52,12 @@ from numba.core.typing import templates
 from numba.core.typing.templates import infer, infer_global
 from numba.extending import is_jitted, typeof_impl
 
-from hingeline import _compiler
+#: The latest numba whose inside :mod:`hingeline._compiler` knows. Whatever comes later compiles the
+#: same kernels by its own way, which takes some three times as long.
+LATEST_KNOWN = (0, 68)
+_compiler: Any = None
+if numba.version_info.short <= LATEST_KNOWN and os.environ.get("HINGELINE_COMPILER") != "numba":
+    _compiler = import_module("hingeline._compiler")
 
 try:
     import fcntl
@@ -237,7 +244,7 @@ def machine_code_key(dispatcher: Any, signature: Any) -> str:
     arguments, result = sigutils.normalize_signature(signature)
     walk = _Dependencies(arguments, dispatcher)
     walk.note(*map(str, arguments), result)
-    for part in vars(_compiler).values():
+    for part in vars(_compiler).values() if _compiler else ():
         for value in vars(part).values() if isinstance(part, type) else [part]:
             if isinstance(value, FunctionType) and value.__module__ == _compiler.__name__:
                 walk.note(_describe(value)[0])
@@ -332,7 +339,8 @@ class _KernelCache(NullCache):
                 if zlib.crc32(content[:-4]).to_bytes(4, "little") == content[-4:]:
                     if time.time() - file.stat().st_mtime > 86400:
                         os.utime(file)  # it is in use
-                    return _compiler.put_together(target_context, pickle.loads(content))
+                    build = _compiler.put_together if _compiler else CompileResult._rebuild
+                    return build(target_context, *pickle.loads(content))
         for listener in _LISTENERS:
             listener(file)
         return None
@@ -345,7 +353,7 @@ class _KernelCache(NullCache):
         # A full disk, or another process reads the file on Windows.
         with contextlib.suppress(OSError):
             try:
-                content = dumps(_compiler.take_apart(cres))
+                content = dumps(_compiler.take_apart(cres) if _compiler else cres._reduce())
                 own.write_bytes(content + zlib.crc32(content).to_bytes(4, "little"))
                 own.replace(file)
             finally:
@@ -412,7 +420,9 @@ def _say_compiling(file: Path | None) -> None:
     print(f"hingeline: compiling kernels ({where})…", file=sys.stderr, flush=True)
 
 
-_OPTIONS = {"no_cfunc_wrapper": True, "pipeline_class": _compiler.Compiler}
+_OPTIONS = {"no_cfunc_wrapper": True}
+if _compiler:
+    _OPTIONS["pipeline_class"] = _compiler.Compiler
 
 
 def _compile(function: F, folder: Path | None, fastmath: Any = FASTMATH) -> F:
@@ -543,9 +553,11 @@ def by_class(stub: F, choose: Callable[[type], Callable[..., Any] | None]) -> F:
 
 def by_reference(python_class: type) -> type:
     """Decorate a NamedTuple of arrays that kernels are given but never make."""
+    if not _compiler:
+        return python_class
 
     @typeof_impl.register(python_class)
-    def typeof(value: Any, c: Any) -> _compiler.Reference:
+    def typeof(value: Any, c: Any) -> Any:
         kinds = (typeof_impl(item, c) for item in value)
         # An array that may not be written to is none of another kind: kernels write to no data.
         kinds = (k.copy(readonly=False) if isinstance(k, types.Array) else k for k in kinds)
