@@ -620,7 +620,7 @@ def test_a_large_helper_is_one_piece_of_machine_code(monkeypatch):
 
 
 def test_a_numba_that_nobody_knows_compiles_its_own_way(tmp_path):
-    """As after a release that changes what the compiler builds on; and a second process finds it."""
+    """As after a release that changes what the compiler builds on; it is cached like any other."""
     known = run(FIT, tmp_path, HINGELINE_CACHE_DIR=str(_jit.CACHE_FOLDER.parent))
     later = f"import numba\nnumba.version_info = numba.version_info._replace(short=(9, 0))\n{FIT}"
     code = later.replace("import importlib, json", "import importlib, json, sys")
