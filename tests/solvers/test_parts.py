@@ -227,6 +227,25 @@ def test_a_very_long_sequence_stays_in_pieces_while_most_is_wrong(monkeypatch: A
     assert other.dual_objective_ <= model.primal_objective_
 
 
+def test_pieces_that_fall_apart_are_not_held_together() -> None:
+    """A piece with several parts of its own shares them with no other piece."""
+    rng = np.random.default_rng(0)
+    often = 1.0 / np.arange(1, 1001)
+    kind = rng.integers(8, size=1000)
+    words = rng.choice(1000, size=(200, 15), p=often / often.sum())
+    wrong = rng.random(words.shape) < 0.05
+    labels = np.where(wrong, rng.integers(8, size=words.shape), kind[words])
+
+    def fit(together: int) -> ChainSSVM:
+        rows = [part.reshape(-1, 15 * together) for part in (words, labels)]
+        X = [[f"w{word}" for word in row] for row in rows[0]]
+        return ChainSSVM(0.1, random_state=0).fit(X, rows[1].tolist())
+
+    short, long = fit(1), fit(100)
+    assert long.converged_
+    assert long.n_iter_ <= 2 * short.n_iter_
+
+
 def test_pieces_forget_what_a_certificate_found(monkeypatch: Any) -> None:
     """A run that is taken up again does not know it: both must choose the same parts."""
     rng = np.random.default_rng(0)

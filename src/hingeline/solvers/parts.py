@@ -45,9 +45,9 @@ from hingeline.solvers.sdm import SDM, take_pair_steps
 FIRST_LENGTH = 30
 FIRST_PASSES = 5
 #: They stay pieces while the places between them are mostly wrong: joined, they would be few parts
-#: with all the planes of many pieces. That is, while a piece would share its part with so many
-#: others on average, but no longer than so many passes.
-TANGLED, LAST_PASS = 3, 50
+#: with all the planes of many pieces. That is, while a piece would share a part with more than so
+#: many others on average, but no longer than so many passes.
+TANGLED, LAST_PASS = 1, 35
 
 
 @by_reference
@@ -413,7 +413,8 @@ class SDMInParts(PlaneSolver):
         covered = self.parts.found != self.parts.gold
         since = self.clock - self.patience
         _, _, first, last = find_parts(self.ws, self.parts, since, covered)
-        return float(((last - first) ** 2).sum()) > TANGLED * len(self.gaps)
+        joined = last - first  # pieces to a part; one falls apart into parts of its own, too
+        return float((joined * (joined - 1)).sum()) > TANGLED * len(self.gaps)
 
     @property
     def active_blocks(self) -> Array:
