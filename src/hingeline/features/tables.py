@@ -138,23 +138,15 @@ class SparseSequences(_Cut):
         return SparseSequences(self.matrix[rows], offsets)
 
 
-def renumber(X: Any, columns: Array, n_columns: int) -> Any:
-    """Sparse tokens with renumbered columns, in ascending order in each row.
-
-    Parameters
-    ----------
-    X : SparseSequences or csr_matrix; the result is of the same kind
-    columns : int64 ndarray; the new column of each, −1 to drop it
-    n_columns : int; width of the result
-    """
-    old = X.matrix if isinstance(X, SparseSequences) else X
+def renumber(old: sp.csr_matrix, columns: Array, n_columns: int) -> sp.csr_matrix:
+    """Rows by the new number of each column, −1 to drop it, in ascending order in each row."""
     indices = columns[old.indices]
     kept = indices >= 0
     indptr = np.concatenate([[0], np.cumsum(kept)])[old.indptr]
     parts = (old.data[kept], indices[kept], indptr)
     matrix = sp.csr_matrix(parts, shape=(old.shape[0], n_columns))  # int32, if that is enough
     matrix.sum_duplicates()
-    return SparseSequences(matrix, X.offsets) if isinstance(X, SparseSequences) else matrix
+    return matrix
 
 
 @dataclass(frozen=True)
