@@ -16,18 +16,11 @@ from hingeline._checks import Array, is_list, is_missing, require, require_type
 CSR = {sp.csr_matrix, sp.csr_array}
 
 
-def choose(offsets: Array, which: Any) -> tuple[Array, Array]:
-    """The tokens of some sequences, and the offsets that these have then."""
-    if isinstance(which, tuple) and len(which) == 2 and which[1] is Ellipsis:
-        which = which[0]
-    chosen = np.arange(len(offsets) - 1)[which]
-    lengths = np.diff(offsets)[chosen]
-    cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return np.repeat(offsets[:-1][chosen] - cuts[:-1], lengths) + np.arange(cuts[-1]), cuts
-
-
 class _Cut:
-    """Tokens in a row, cut into sequences at ``offsets``."""
+    """Tokens in a row, cut into sequences at ``offsets``.
+
+    A subclass has ``_one``, one sequence of the tokens in a slice, and ``_some``, several of them.
+    """
 
     offsets: Array
 
@@ -44,8 +37,15 @@ class _Cut:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, which: Any) -> Any:
-        raise NotImplementedError
+    def __getitem__(self: Any, which: Any) -> Any:
+        if isinstance(which, (int, np.integer)):
+            i = range(len(self))[int(which)]
+            return self._one(slice(self.offsets[i], self.offsets[i + 1]))
+        if isinstance(which, tuple) and len(which) == 2 and which[1] is Ellipsis:
+            which = which[0]
+        starts, lengths = self.offsets[:-1][which], self.lengths[which]
+        cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        return self._some(np.repeat(starts - cuts[:-1], lengths) + np.arange(cuts[-1]), cuts)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
@@ -130,12 +130,11 @@ class SparseSequences(_Cut):
         rises = fine and (np.diff(self.offsets) >= 0).all()
         require(rises, f"{what}: they must rise from 0 to that.")
 
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, (int, np.integer)):
-            i = range(len(self))[int(which)]
-            return self.matrix[self.offsets[i] : self.offsets[i + 1]]
-        rows, offsets = choose(self.offsets, which)
-        return SparseSequences(self.matrix[rows], offsets)
+    def _one(self, tokens: slice) -> Any:
+        return self.matrix[tokens]
+
+    def _some(self, tokens: Array, offsets: Array) -> SparseSequences:
+        return SparseSequences(self.matrix[tokens], offsets)
 
 
 def renumber(old: sp.csr_matrix, columns: Array, n_columns: int) -> sp.csr_matrix:
@@ -272,14 +271,12 @@ class TokenTable(_Cut):
         texts = (*self.values[:k], *added.values, *self.values[k + 1 :])
         return TokenTable((*self.names[:k], name, *self.names[k + 1 :]), codes, texts, self.offsets)
 
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, (int, np.integer)):
-            i = range(len(self))[int(which)]
-            part = self.codes[:, self.offsets[i] : self.offsets[i + 1]]
-            pairs = zip(self.values, part, strict=True)
-            texts = [[values[c] for c in row.tolist()] for values, row in pairs]
-            return list(zip(*texts, strict=True))
-        tokens, offsets = choose(self.offsets, which)
+    def _one(self, tokens: slice) -> Any:
+        pairs = zip(self.values, self.codes[:, tokens].tolist(), strict=True)
+        texts = [[values[c] for c in row] for values, row in pairs]
+        return list(zip(*texts, strict=True))
+
+    def _some(self, tokens: Array, offsets: Array) -> TokenTable:
         return TokenTable(self.names, self.codes[:, tokens], self.values, offsets)
 
 
