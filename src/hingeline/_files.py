@@ -147,7 +147,4 @@ def unpack_texts(content: Array, ends: Array) -> list[str]:
     require(rises, "the ends of packed texts do not fit their bytes")
     cuts = [0, *ends.tolist()]
     joined = content.tobytes()
-    if joined.isascii():  # bytes are characters: cut one text
-        whole = joined.decode("ascii")
-        return [whole[lo:hi] for lo, hi in pairwise(cuts)]
     return [joined[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairwise(cuts)]
