@@ -68,9 +68,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
             what = f"X[{i}] has {part.shape[1]} features, but X[0] has {parts[0].shape[1]}"
             raise ValueError(f"{what}: all sequences must have the same features.")
         parts.append(part)
-    offsets = np.cumsum([0, *(part.shape[0] for part in parts)])
-    dtype = np.result_type(*{part.dtype for part in parts})
-    return sp.vstack(parts, format="csr", dtype=dtype), offsets
+    return _stack_csr(parts)
 
 
 def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
