@@ -79,12 +79,14 @@ def _parse_label(text: TextSource, label: str) -> str:
 
 
 def _parse_item(text: TextSource, item: str) -> tuple[str, float]:
-    match: Any = _ITEM.fullmatch(item)
-    what = f"{shown(item)} has more than one colon, or ends in a backslash"
-    text.require(match, f"{what}; {_WRITE}.")
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        what = f"{shown(item)} has more than one colon, or ends in a backslash"
+        raise text.error(f"{what}; {_WRITE}.")
     name, value = match.groups()
     name = _ESCAPE.sub(r"\1", name) if "\\" in name else name
-    text.require(name, f"{shown(item)} has no name before the colon; add it.")
+    if not name:
+        raise text.error(f"{shown(item)} has no name before the colon; add it.")
     if not value:
         return name, 1.0
     try:

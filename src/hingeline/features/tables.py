@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -126,9 +126,9 @@ class SparseSequences(_Cut):
         self.offsets = np.asarray(offsets, dtype=np.int64)
         n, fine = self.matrix.shape[0], self.offsets.ndim == 1 and len(self.offsets) > 0
         fine = fine and self.offsets[0] == 0 and self.offsets[-1] == n
-        what = f"offsets are {self.offsets!r:.60}, but the matrix has {n} rows"
-        rises = fine and (np.diff(self.offsets) >= 0).all()
-        require(rises, f"{what}: they must rise from 0 to that.")
+        if not (fine and (np.diff(self.offsets) >= 0).all()):
+            what = f"offsets are {self.offsets!r:.60}, but the matrix has {n} rows"
+            raise ValueError(f"{what}: they must rise from 0 to that.")
 
     def _one(self, tokens: slice) -> Any:
         return self.matrix[tokens]
@@ -189,13 +189,16 @@ class TokenTable(_Cut):
         rows: list[tuple[str, ...]] = []
         offsets = [0]
         for i, sentence in enumerate(sentences):
-            what = "one string" if isinstance(sentence, str) else f"{sentence!r:.40}"
-            require(is_list(sentence), f"sentence {i} is {what}: pass a list of tokens.", TypeError)
+            if not is_list(sentence):
+                what = "one string" if isinstance(sentence, str) else f"{sentence!r:.40}"
+                raise TypeError(f"sentence {i} is {what}: pass a list of tokens.")
             for t in sentence:
-                rows.append(t if type(t) is tuple else tuple(t) if is_list(t) else (t,))
+                alone = type(t) is str or not (type(t) is tuple or is_list(t))
+                rows.append((t,) if alone else tuple(t))
             offsets.append(len(rows))
         width = len(rows[0]) if rows else len(names or ())
-        for t, row in enumerate(rows):
+        fine = {*map(len, rows)} == {width} and {*map(type, chain.from_iterable(rows))} == {str}
+        for t, row in enumerate(() if fine else rows):
             if len(row) != width or not all(isinstance(value, str) for value in row):
                 i = int(np.searchsorted(offsets, t, side="right")) - 1
                 what = f"token {t - offsets[i]} of sentence {i} is {row!r}"
@@ -203,7 +206,7 @@ class TokenTable(_Cut):
         named = tuple(names) if names is not None else default_names(width)
         if len(named) != width:
             raise ValueError(f"names has {len(named)} entries, but tokens have {width} columns.")
-        columns = zip(*rows, strict=True) if rows else ([] for _ in named)
+        columns = ([row[k] for row in rows] for k in range(width))
         return cls.from_columns(dict(zip(named, columns, strict=True)), offsets)
 
     @classmethod
