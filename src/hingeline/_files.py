@@ -131,14 +131,14 @@ def _remove_stale(folder: Path, beginning: str) -> None:
                     (folder / name).unlink()
 
 
-def pack_texts(texts: Sequence[str], errors: str = "surrogatepass") -> tuple[Array, Array]:
-    """Texts as UTF-8 bytes in one array, and where each ends; "strict": without lone surrogates."""
-    parts = [text.encode("utf-8", errors) for text in texts]
+def pack_texts(texts: Sequence[str]) -> tuple[Array, Array]:
+    """Texts as UTF-8 bytes in one array, and where each ends; lone surrogates are kept."""
+    parts = [text.encode("utf-8", "surrogatepass") for text in texts]
     ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
     return np.frombuffer(b"".join(parts), dtype=np.uint8), ends
 
 
-def unpack_texts(content: Array, ends: Array, errors: str = "surrogatepass") -> list[str]:
+def unpack_texts(content: Array, ends: Array) -> list[str]:
     """The texts that :func:`pack_texts` packed; a ``ValueError`` where they cannot be."""
     fits = content.ndim == ends.ndim == 1 and content.dtype == np.uint8 and ends.dtype == np.int64
     # Bounds before differences, which could wrap around.
@@ -147,7 +147,4 @@ def unpack_texts(content: Array, ends: Array, errors: str = "surrogatepass") -> 
     require(rises, "the ends of packed texts do not fit their bytes")
     cuts = [0, *ends.tolist()]
     joined = content.tobytes()
-    if joined.isascii():  # bytes are characters: cut one text
-        whole = joined.decode("ascii")
-        return [whole[lo:hi] for lo, hi in pairwise(cuts)]
-    return [joined[lo:hi].decode("utf-8", errors) for lo, hi in pairwise(cuts)]
+    return [joined[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairwise(cuts)]

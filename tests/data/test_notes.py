@@ -26,7 +26,7 @@ def test_words_and_tags() -> None:
     assert load_notes(200, 300, random_state=1) != notes
     seen = {word for x in notes.X_train for word in x}
     assert sum(w not in seen for x in notes.X_test for w in x) / sum(map(len, notes.X_test)) > 0.05
-    with pytest.raises(ValueError, match="n_test must be at least 1"):
+    with pytest.raises(ValueError, match="n_test must be an integer ≥ 1, got 0"):
         load_notes(n_test=0)
 
 

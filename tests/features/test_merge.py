@@ -56,13 +56,13 @@ def check(encoder, blocks, whole):
     n = reference.n_features_out_
     assert merged.n_features_out_ == n
     assert merged.get_feature_names_out().tolist() == reference.get_feature_names_out().tolist()
-    moved = [renumber(x, new, n) for x, new in zip(encoded, numbers, strict=True)]
-    stacked = sp.vstack([x.matrix for x in moved], format="csr")
-    assert all(x.matrix.has_canonical_format for x in moved)
-    assert {x.matrix.indices.dtype for x in moved} == {np.dtype(np.int32)}
+    moved = [renumber(x.matrix, new, n) for x, new in zip(encoded, numbers, strict=True)]
+    stacked = sp.vstack(moved, format="csr")
+    assert all(x.has_canonical_format for x in moved)
+    assert {x.indices.dtype for x in moved} == {np.dtype(np.int32)}
     for name in ("indptr", "indices", "data"):
         np.testing.assert_array_equal(getattr(stacked, name), getattr(expected.matrix, name))
-    assert np.concatenate([x.lengths for x in moved]).tolist() == expected.lengths.tolist()
+    assert np.concatenate([x.lengths for x in encoded]).tolist() == expected.lengths.tolist()
     assert {new.dtype for new in numbers} == {np.dtype(np.int64)}
     # The merged encoder encodes as the other does, also after a round trip through arrays.
     again = clone(merged).restore(*merged.to_state())

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline._jit import kernel
-from hingeline.evaluation.calibration import _read_classes
 from hingeline.inference import chain as margins
 from hingeline.inference import chain as viterbi
-from hingeline.schemes import spans
+from hingeline.schemes import number_types, read_pairs, spans, split_tag
 
 # isort: split
 from naive import enumerate_outputs
@@ -98,7 +97,8 @@ def test_span_margins_are_exact(classes, data):
         return
     found = [(set(spans([classes[k] for k in y])), value) for y, value in paths]
     read, best = max(found, key=lambda pair: pair[1])
-    inside, kind_of = _read_classes(classes)
+    tags = [split_tag(label) for label in classes]
+    inside, kind_of = read_pairs(tags)[1], number_types(tags)[1]
     types = sorted({label.partition("-")[2] or "_" for label in classes if label != "O"})
     for span in read:
         other = max((value for others, value in found if span not in others), default=-np.inf)

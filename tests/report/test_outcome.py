@@ -169,8 +169,8 @@ def test_own_structure_of_single_labels(python_multiclass):
         ),
         ({"y_true": [["O"]], "y_pred": [["O"]], "tokens": ["a"]}, TypeError, r"tokens\[0\] is 'a'"),
         ({"y_true": [["O"]], "y_pred": [["O"]], "tokens": "a"}, TypeError, "tokens must be a list"),
-        ({"n_errors": -1}, ValueError, "n_errors must be a whole number"),
-        ({"n_features": 1.5}, ValueError, "n_features must be a whole number"),
+        ({"n_errors": -1}, ValueError, "n_errors must be an integer ≥ 0"),
+        ({"n_features": 1.5}, ValueError, "n_features must be an integer ≥ 0"),
         ({"feature_names": ["a"]}, ValueError, "1 feature names"),
     ],
 )

@@ -20,7 +20,7 @@ from hingeline._words import show
 from hingeline.evaluation.metrics import evaluate
 from hingeline.modelfile.foreign import import_liblinear
 from hingeline.report import render_report, sections, write_report
-from hingeline.report.sections import Facts, certificate_words, parameter_text
+from hingeline.report.sections import Facts, certificate_words, parameter_text, read_facts
 
 SECTIONS = ["model", "convergence", "evaluation", "errors", "weights", "provenance"]
 
@@ -106,6 +106,7 @@ def test_many_labels_are_summed_up(make_chain, page_of, rows_of):
 
 
 def facts(primal, gap, reason="converged", **more):
+    more["relative_gap"] = gap / primal
     return Facts(primal, primal - gap, gap, 3, True, True, reason, [], 0.01, **more)
 
 
@@ -135,9 +136,7 @@ def test_the_certified_bound_holds(flat):
     _, X, y = flat
     rough = MulticlassSSVM(tol=0.3, random_state=0).fit(X, y)
     exact = MulticlassSSVM(tol=1e-9, max_iter=100_000, random_state=0).fit(X, y)
-    figure, _ = certificate_words(
-        Facts(rough.primal_objective_, 0.0, rough.duality_gap_, 1, True, True, "", [], 0.3)
-    )
+    figure, _ = certificate_words(read_facts(rough))
     most = float(figure.removeprefix("≤\u00a0").removesuffix("\u00a0%"))
     gained = 100 * (1 - exact.primal_objective_ / rough.primal_objective_)
     assert 0 <= gained <= most

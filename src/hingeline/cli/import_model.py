@@ -1,9 +1,8 @@
 """``hingeline import``: models of other tools."""
 
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument
@@ -11,7 +10,7 @@ from typer import Argument
 from hingeline.cli import app, files
 from hingeline.cli.app import check_target
 
-Origin = StrEnum("Origin", ["crfsuite", "liblinear"])
+Origin = Literal["crfsuite", "liblinear"]
 
 
 def import_model(
@@ -24,7 +23,7 @@ def import_model(
 
     check_target("--model", model, str(file))
     estimator: Any
-    if origin is Origin.crfsuite:
+    if origin == "crfsuite":
         estimator, layout = import_crfsuite(file), files.Layout("crfsuite", "sequences")
     else:
         layout = files.Layout("svmlight", "flat", zero_based=False)

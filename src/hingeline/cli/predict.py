@@ -203,15 +203,14 @@ class _Job:
 
 def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measure: str) -> None:
     source, content = samples.source, samples.content
+    measured = [] if leads is None else [[[f"{value:.4f}" for value in part] for part in leads]]
     if samples.format not in files.WORDS:
         words = [samples.X.sentences(0)] if samples.format == "text" else []
-        margins = [] if leads is None else [[[f"{v:.4f}" for v in part] for part in leads]]
-        write_labels(out, samples.layout, *words, labels, *margins)
+        write_labels(out, samples.layout, *words, labels, *measured)
         return
     keys = samples.layout.label_columns if samples.layout.task == "dependencies" else ["predicted"]
     parts = dict(zip(keys, split_columns(samples.layout, labels), strict=True))
-    if leads is not None:
-        parts[measure] = [[f"{value:.4f}" for value in part] for part in leads]
+    parts |= zip([measure], measured, strict=False)
     columns = [[value for part in column for value in part] for column in parts.values()]
     names = [files.free_name(name, getattr(source, "names", ())) for name in parts]
     from hingeline.data import conll, records
@@ -251,11 +250,9 @@ def write_labels(out: IO[str], layout: files.Layout, *columns: Any) -> None:
 
 def _write_nbest(out: IO[str], samples: files.Samples, found: list[Any], before: int) -> None:
     """Labellings one after the other, each under a line with its sequence, rank and score."""
-    words = samples.X.sentences(0) if samples.layout.kind == "tokens" else None
+    words = [samples.X.sentences(0)] if samples.layout.kind == "tokens" else []
     for i, paths in enumerate(found):
         for rank, (labels, score) in enumerate(paths, start=1):
             out.write(f"# sequence {before + i + 1} rank {rank} score {score:.6f}\n")
-            columns = [words[i]] if words is not None else []
-            columns += [column for (column,) in split_columns(samples.layout, [labels])]
-            out.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
-            out.write("\n")
+            columns = split_columns(samples.layout, [labels])
+            write_labels(out, samples.layout, *(own[i : i + 1] for own in words), *columns)

@@ -103,8 +103,7 @@ def semi(
     held_out = files.read_held_out(dev, layout, None)
     clock.stop("read")
     estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)
-    sentences = [sentence for part in (samples, *others) for sentence in part.X]
-    words = TokenTable.from_sentences(sentences, samples.X.names)
+    words = TokenTable.join([part.X for part in (samples, *others)])
     y = [*samples.y, *[None] * (len(words) - len(samples.y))]
     with blame(data), progress.show_warnings():
         warnings.filterwarnings("ignore", "constraints name labels")  # said before, by file

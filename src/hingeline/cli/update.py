@@ -55,8 +55,7 @@ def update(
     params["n_jobs"] = n_jobs
     estimator.set_params(**{name: v for name, v in params.items() if v is not None})
     labels = len(estimator.classes_)
-    given = {"passes": passes, "memory": memory}
-    learn = partial(estimator.partial_fit, samples.X, samples.y, **given)
+    learn = partial(estimator.partial_fit, samples.X, samples.y, passes=passes, memory=memory)
     with blame(data):
         progress.fit("updating", estimator, learn)
     clock.stop("train")

@@ -4,8 +4,7 @@ import contextlib
 import io
 import time
 import warnings
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,7 +12,7 @@ import hingeline
 from hingeline._words import count_of
 from hingeline.cli import app, fits
 
-Kind = StrEnum("Kind", ["chain", "multiclass", "graph", "segment", "dependency", "all"])
+Kind = Literal["chain", "multiclass", "graph", "segment", "dependency", "all"]
 #: Kind -> processor seconds of a first fit and prediction with one kind of numbers, measured from
 #: an empty cache; the last two on a quiet machine.
 _SECONDS = {"chain": 12, "multiclass": 5, "graph": 15, "segment": 12, "dependency": 10}
@@ -53,7 +52,7 @@ def compile_for(kind: str, numbers: str) -> tuple[str, int]:
 
 
 def warm_up(
-    kind: Annotated[Kind, typer.Argument(help="The kind of model to compile for.")] = Kind.all,
+    kind: Annotated[Kind, typer.Argument(help="The kind of model to compile for.")] = "all",
     n_jobs: Annotated[int, typer.Option(help="Processes; -1 starts one for each core.")] = -1,
     quiet: app.Quiet = False,
 ) -> None:
@@ -72,7 +71,7 @@ def warm_up(
     if folder is None:
         what = "there is no folder for the kernels: set HINGELINE_CACHE_DIR to one that can be"
         raise ValueError(f"{what} written, and do not set HINGELINE_CACHE=0.")
-    kinds = list(_SECONDS) if kind is Kind.all else [kind.value]
+    kinds = list(_SECONDS) if kind == "all" else [kind]
     # Words of dependencies have codes, no numbers.
     work = [(k, n) for k in kinds for n in _NUMBERS[: 1 if k == "dependency" else 2]]
     processes = min(effective_n_jobs(n_jobs), len(work))

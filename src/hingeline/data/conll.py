@@ -332,8 +332,6 @@ def read_conllu(source: File) -> ConlluDocument:
                 between.append(line)
             n_words += len(rows)
             builder.extend([[row[c] for row in rows] for c in range(1, _WIDTH)])
-            if len(between) > 1:  # one text takes less than its lines
-                between = [b"\n".join(between)]
         if between:
             others.append((n_words, b"\n".join(between).decode()))
         if last:

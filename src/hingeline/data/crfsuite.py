@@ -16,7 +16,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 #: An attribute: escaped or plain characters, then perhaps a colon and a value.
 _ITEM = re.compile(r"([^\\:]*(?:\\.[^\\:]*)*)(?::([^\\:]*))?", re.DOTALL)
 _WRITE = r"write \: for a colon and \\ for a backslash inside a name"
-_SEQUENCE, _TEXT = 160, 300  # Bytes of memory that a sequence and a text seen first take.
+_SEQUENCE = 160  # Bytes of memory that a sequence takes; texts that differ do not compress so far.
 
 
 def read_crfsuite(source: File) -> LabelledSequences:
@@ -46,29 +46,26 @@ def read_crfsuite(source: File) -> LabelledSequences:
             if not line.strip("\t "):
                 inside = False
                 continue
-            size = 0
             if not inside:
                 X.append([])
                 y.append([])
-                inside, size = True, _SEQUENCE
+                text.keep(_SEQUENCE)
+                inside = True
             label, *items = line.split("\t")
             attributes: dict[str, float] = {}
             for item in items:
                 if not item:  # two tabs in a row, or a tab at the end
                     continue
-                pair = known.get(item)
-                if pair is None:
-                    pair = known[item] = _parse_item(text, item)
-                    size += _TEXT + 2 * len(item)
-                name, value = pair
+                if item not in known:
+                    known[item] = _parse_item(text, item)
+                name, value = known[item]
                 before = attributes.get(name)  # where there is none, tokens share the number
                 attributes[name] = value if before is None else before + value
             if label not in labels:
                 labels[label] = _parse_label(text, label)
-                size += _TEXT + 2 * len(label)
             X[-1].append(attributes)
             y[-1].append(labels[label])
-            text.keep(size + sys.getsizeof(attributes))
+            text.keep(sys.getsizeof(attributes))
     return LabelledSequences(X, y)
 
 
@@ -82,12 +79,14 @@ def _parse_label(text: TextSource, label: str) -> str:
 
 
 def _parse_item(text: TextSource, item: str) -> tuple[str, float]:
-    match: Any = _ITEM.fullmatch(item)
-    what = f"{shown(item)} has more than one colon, or ends in a backslash"
-    text.require(match, f"{what}; {_WRITE}.")
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        what = f"{shown(item)} has more than one colon, or ends in a backslash"
+        raise text.error(f"{what}; {_WRITE}.")
     name, value = match.groups()
     name = _ESCAPE.sub(r"\1", name) if "\\" in name else name
-    text.require(name, f"{shown(item)} has no name before the colon; add it.")
+    if not name:
+        raise text.error(f"{shown(item)} has no name before the colon; add it.")
     if not value:
         return name, 1.0
     try:

@@ -116,7 +116,7 @@ def read_csv(source: File) -> TokenTable:
             what = "nothing says where sentences end"
             raise text.error(f"{what}; add a column 'sentence', or a blank line after each.", 0)
     offsets += [len(rows)] * (len(rows) > offsets[-1])
-    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    columns = ([row[k] for row in rows] for k in range(len(names)))
     return TokenTable.from_columns(dict(zip(names, columns, strict=True)), offsets)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, require, whole_number
 from hingeline.data.text import File, atomic_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
@@ -208,7 +208,8 @@ def load_digit_dates(
     >>> [int(day[-1]) for day in data.dates_train[0]] == data.y_train[0].tolist()
     True
     """
-    _check_counts(n_train=n_train, n_test=n_test)
+    whole_number("n_train", n_train, 1)
+    whole_number("n_test", n_test, 1)
     if not (noise >= 0.0 and math.isfinite(noise)):
         raise ValueError(f"noise must be a finite number that is not negative, got {noise!r}.")
     from sklearn.datasets import load_digits  # slow to import, and nobody else wants it
@@ -287,7 +288,8 @@ def load_notes(n_train: int = 400, n_test: int = 400, random_state: Any = 0) -> 
     >>> len(notes.X_train), len(notes.X_train[0]) == len(notes.y_train[0])
     (100, True)
     """
-    _check_counts(n_train=n_train, n_test=n_test)
+    whole_number("n_train", n_train, 1)
+    whole_number("n_test", n_test, 1)
     rng = check_random_state(random_state)
     return Notes(*_make(n_train, rng, 2), *_make(n_test, rng, 1))
 
@@ -315,8 +317,3 @@ def _make(count: int, rng: Any, step: int) -> tuple[list[list[str]], list[list[s
         X.append([word for word, _ in note])
         y.append([tag for _, tag in note])
     return X, y
-
-
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        require(count >= 1, f"{name} must be at least 1, got {count!r}.")

@@ -106,8 +106,7 @@ class _Rows(SparseRows):
 
     def _add_line(self, number: int, line: bytes) -> None:
         body, _, comment = line.partition(b"#")
-        if b"\t" in body:
-            body = body.replace(b"\t", b" ")
+        body = body.replace(b"\t", b" ")
         fields = body.replace(b":", b" : ").split()
         if not fields:
             return

@@ -228,7 +228,9 @@ class CalibratedChain(BaseEstimator):
         local = spans.copy()
         local[:, 1:] -= offsets[owner][:, None]
         bounds = np.searchsorted(owner, np.arange(len(offsets)))
-        inside, kind_of = _read_classes(classes)
+        tags = [split_tag(label) for label in classes]
+        # Which label goes on with the span of which, and what kind of span each is part of.
+        inside, kind_of = read_pairs(tags)[1], number_types(tags)[1]
         out = np.empty(len(spans))
         model._over(kernels.span_margins_all, problem, local, bounds, inside, kind_of, out)
         return _Predicted(offsets, numbers, margins, types, spans, owner, out)
@@ -294,9 +296,3 @@ class CalibratedChain(BaseEstimator):
 
 def _has_spans(classes: list[Any]) -> bool:
     return all(is_tag(label) for label in classes) and any(label != "O" for label in classes)
-
-
-def _read_classes(classes: list[str]) -> tuple[Array, Array]:
-    """Which label goes on with the span of which, and what kind of span each is part of."""
-    tags = [split_tag(label) for label in classes]
-    return read_pairs(tags)[1], number_types(tags)[1]

@@ -209,8 +209,10 @@ def top_features(model: Any, n: int = 10, feature_names: Names = None) -> list[F
     for k, label in enumerate(labels):
         own = model.segment_coef_[k] if more and k < len(model.classes_) else []
         weights = np.concatenate([features[k], [constant[k]], own])
-        for j in _both_ends(weights, n).tolist():
-            d = len(features[k])
+        order = np.flatnonzero(weights)
+        order = order[np.argsort(-weights[order], kind="stable")]  # the largest first
+        d, n_positive = len(features[k]), np.count_nonzero(weights > 0)
+        for j in [*order[:n_positive][:n].tolist(), *order[n_positive:][-n:].tolist()]:
             name = _name(names, j) if j < d else CONSTANT if j == d else more[j - d - 1]
             rows.append(FeatureWeight(label, name, float(weights[j])))
     return Rows(rows)
@@ -218,14 +220,6 @@ def top_features(model: Any, n: int = 10, feature_names: Names = None) -> list[F
 
 def _name(names: Names, j: int) -> str:
     return f"x{j}" if names is None else str(names[j])
-
-
-def _both_ends(weights: Array, n: int) -> Array:
-    """Numbers of the n largest positive and the n smallest negative weights, largest first."""
-    order = np.flatnonzero(weights)
-    order = order[np.argsort(-weights[order], kind="stable")]
-    positive, negative = order[weights[order] > 0], order[weights[order] < 0]
-    return np.concatenate([positive[:n], negative[-n:]])
 
 
 def transition_table(model: Any) -> list[TransitionWeight]:

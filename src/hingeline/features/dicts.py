@@ -468,7 +468,9 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
             _shorten(vocabulary, known)
             for name in compress(new, often[known:].tolist()):
                 vocabulary[name] = len(vocabulary)
-            found = renumber(found, np.where(often, np.cumsum(often) - 1, -1), len(vocabulary))
+            columns = np.where(often, np.cumsum(often) - 1, -1)
+            matrix = renumber(found.matrix, columns, len(vocabulary))
+            found = SparseSequences(matrix, found.offsets)
         self.vocabulary_ = vocabulary
         return found
 

@@ -68,9 +68,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
             what = f"X[{i}] has {part.shape[1]} features, but X[0] has {parts[0].shape[1]}"
             raise ValueError(f"{what}: all sequences must have the same features.")
         parts.append(part)
-    offsets = np.cumsum([0, *(part.shape[0] for part in parts)])
-    dtype = np.result_type(*{part.dtype for part in parts})
-    return sp.vstack(parts, format="csr", dtype=dtype), offsets
+    return _stack_csr(parts)
 
 
 def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
@@ -546,11 +544,7 @@ class PerToken(  # type: ignore[call-arg]
 
 def pack_strings(name: str, texts: Sequence[str]) -> dict[str, Array]:
     """Texts as UTF-8 bytes in one array ``name``, and the end of each in ``name_ends``."""
-    try:
-        return dict(zip((name, f"{name}_ends"), pack_texts(texts, "strict"), strict=True))
-    except UnicodeEncodeError as error:
-        what = f"the value {error.object!r} is not valid Unicode"
-        raise ValueError(f"{what} and cannot be stored.") from None
+    return dict(zip((name, f"{name}_ends"), pack_texts(texts), strict=True))
 
 
 def get_array(arrays: Mapping[str, Any], name: str, dtype: Any) -> Array:
@@ -575,7 +569,7 @@ def get_strings(arrays: Mapping[str, Any], name: str) -> list[str]:
     """The texts that :func:`pack_strings` packed."""
     data, ends = get_array(arrays, name, np.uint8), get_array(arrays, f"{name}_ends", np.int64)
     with checks.retell(f"array {name!r} of the encoder holds no UTF-8 texts: ", "."):
-        return unpack_texts(data, ends, "strict")
+        return unpack_texts(data, ends)
 
 
 def get_meta(meta: Any, name: str, kind: type | tuple[type, ...], what: str) -> Any:

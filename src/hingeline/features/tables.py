@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,11 @@ from hingeline._checks import Array, is_list, is_missing, require, require_type
 CSR = {sp.csr_matrix, sp.csr_array}
 
 
-def choose(offsets: Array, which: Any) -> tuple[Array, Array]:
-    """The tokens of some sequences, and the offsets that these have then."""
-    if isinstance(which, tuple) and len(which) == 2 and which[1] is Ellipsis:
-        which = which[0]
-    chosen = np.arange(len(offsets) - 1)[which]
-    lengths = np.diff(offsets)[chosen]
-    cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return np.repeat(offsets[:-1][chosen] - cuts[:-1], lengths) + np.arange(cuts[-1]), cuts
-
-
 class _Cut:
-    """Tokens in a row, cut into sequences at ``offsets``."""
+    """Tokens in a row, cut into sequences at ``offsets``.
+
+    A subclass has ``_one``, one sequence of the tokens in a slice, and ``_some``, several of them.
+    """
 
     offsets: Array
 
@@ -44,8 +37,15 @@ class _Cut:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, which: Any) -> Any:
-        raise NotImplementedError
+    def __getitem__(self: Any, which: Any) -> Any:
+        if isinstance(which, (int, np.integer)):
+            i = range(len(self))[int(which)]
+            return self._one(slice(self.offsets[i], self.offsets[i + 1]))
+        if isinstance(which, tuple) and len(which) == 2 and which[1] is Ellipsis:
+            which = which[0]
+        starts, lengths = self.offsets[:-1][which], self.lengths[which]
+        cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        return self._some(np.repeat(starts - cuts[:-1], lengths) + np.arange(cuts[-1]), cuts)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
@@ -126,35 +126,26 @@ class SparseSequences(_Cut):
         self.offsets = np.asarray(offsets, dtype=np.int64)
         n, fine = self.matrix.shape[0], self.offsets.ndim == 1 and len(self.offsets) > 0
         fine = fine and self.offsets[0] == 0 and self.offsets[-1] == n
-        what = f"offsets are {self.offsets!r:.60}, but the matrix has {n} rows"
-        rises = fine and (np.diff(self.offsets) >= 0).all()
-        require(rises, f"{what}: they must rise from 0 to that.")
+        if not (fine and (np.diff(self.offsets) >= 0).all()):
+            what = f"offsets are {self.offsets!r:.60}, but the matrix has {n} rows"
+            raise ValueError(f"{what}: they must rise from 0 to that.")
 
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, (int, np.integer)):
-            i = range(len(self))[int(which)]
-            return self.matrix[self.offsets[i] : self.offsets[i + 1]]
-        rows, offsets = choose(self.offsets, which)
-        return SparseSequences(self.matrix[rows], offsets)
+    def _one(self, tokens: slice) -> Any:
+        return self.matrix[tokens]
+
+    def _some(self, tokens: Array, offsets: Array) -> SparseSequences:
+        return SparseSequences(self.matrix[tokens], offsets)
 
 
-def renumber(X: Any, columns: Array, n_columns: int) -> Any:
-    """Sparse tokens with renumbered columns, in ascending order in each row.
-
-    Parameters
-    ----------
-    X : SparseSequences or csr_matrix; the result is of the same kind
-    columns : int64 ndarray; the new column of each, −1 to drop it
-    n_columns : int; width of the result
-    """
-    old = X.matrix if isinstance(X, SparseSequences) else X
+def renumber(old: sp.csr_matrix, columns: Array, n_columns: int) -> sp.csr_matrix:
+    """Rows by the new number of each column, −1 to drop it, in ascending order in each row."""
     indices = columns[old.indices]
     kept = indices >= 0
     indptr = np.concatenate([[0], np.cumsum(kept)])[old.indptr]
     parts = (old.data[kept], indices[kept], indptr)
     matrix = sp.csr_matrix(parts, shape=(old.shape[0], n_columns))  # int32, if that is enough
     matrix.sum_duplicates()
-    return SparseSequences(matrix, X.offsets) if isinstance(X, SparseSequences) else matrix
+    return matrix
 
 
 @dataclass(frozen=True)
@@ -198,13 +189,16 @@ class TokenTable(_Cut):
         rows: list[tuple[str, ...]] = []
         offsets = [0]
         for i, sentence in enumerate(sentences):
-            what = "one string" if isinstance(sentence, str) else f"{sentence!r:.40}"
-            require(is_list(sentence), f"sentence {i} is {what}: pass a list of tokens.", TypeError)
+            if not is_list(sentence):
+                what = "one string" if isinstance(sentence, str) else f"{sentence!r:.40}"
+                raise TypeError(f"sentence {i} is {what}: pass a list of tokens.")
             for t in sentence:
-                rows.append(t if type(t) is tuple else tuple(t) if is_list(t) else (t,))
+                alone = type(t) is str or not (type(t) is tuple or is_list(t))
+                rows.append((t,) if alone else tuple(t))
             offsets.append(len(rows))
         width = len(rows[0]) if rows else len(names or ())
-        for t, row in enumerate(rows):
+        fine = {*map(len, rows)} == {width} and {*map(type, chain.from_iterable(rows))} == {str}
+        for t, row in enumerate(() if fine else rows):
             if len(row) != width or not all(isinstance(value, str) for value in row):
                 i = int(np.searchsorted(offsets, t, side="right")) - 1
                 what = f"token {t - offsets[i]} of sentence {i} is {row!r}"
@@ -212,7 +206,7 @@ class TokenTable(_Cut):
         named = tuple(names) if names is not None else default_names(width)
         if len(named) != width:
             raise ValueError(f"names has {len(named)} entries, but tokens have {width} columns.")
-        columns = zip(*rows, strict=True) if rows else ([] for _ in named)
+        columns = ([row[k] for row in rows] for k in range(width))
         return cls.from_columns(dict(zip(named, columns, strict=True)), offsets)
 
     @classmethod
@@ -280,14 +274,12 @@ class TokenTable(_Cut):
         texts = (*self.values[:k], *added.values, *self.values[k + 1 :])
         return TokenTable((*self.names[:k], name, *self.names[k + 1 :]), codes, texts, self.offsets)
 
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, (int, np.integer)):
-            i = range(len(self))[int(which)]
-            part = self.codes[:, self.offsets[i] : self.offsets[i + 1]]
-            pairs = zip(self.values, part, strict=True)
-            texts = [[values[c] for c in row.tolist()] for values, row in pairs]
-            return list(zip(*texts, strict=True))
-        tokens, offsets = choose(self.offsets, which)
+    def _one(self, tokens: slice) -> Any:
+        pairs = zip(self.values, self.codes[:, tokens].tolist(), strict=True)
+        texts = [[values[c] for c in row] for values, row in pairs]
+        return list(zip(*texts, strict=True))
+
+    def _some(self, tokens: Array, offsets: Array) -> TokenTable:
         return TokenTable(self.names, self.codes[:, tokens], self.values, offsets)
 
 

@@ -448,10 +448,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
             indptr[1:] -= np.cumsum(missing.sum(axis=0, dtype=kind))
         parts = np.ones(len(indices), dtype=np.dtype(self.dtype)), indices, indptr
         matrix = sp.csr_matrix(parts, shape=(table.n_tokens, self.n_features_out_))
-        if self._encoding.tidy:
-            matrix.has_canonical_format = True
-        else:
-            matrix.sum_duplicates()
+        matrix.sum_duplicates()  # and sort, where the columns of a token do not rise by themselves
         return SparseSequences(matrix, table.offsets)
 
     def _known_columns(self, X: Any) -> TokenTable:

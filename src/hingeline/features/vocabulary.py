@@ -245,11 +245,6 @@ class Vocabulary(Layout):
         self.n_features = 0
         self.grown = False  # learned from more than one table
 
-    @property
-    def tidy(self) -> bool:
-        """Whether the columns of a token rise."""
-        return not self.grown and all(len(group.offsets) == 1 for group in self.groups)
-
     def learn(self, table: TokenTable, min_count: int) -> Array:
         """Number the table's features; returns (templates, tokens) columns."""
         codes, edges = self.read_codes(table, Source.learn)
@@ -506,8 +501,6 @@ def _find_distinct(numbers: Array) -> Array:
 
 class Hasher(Layout):
     """Features by hash."""
-
-    tidy = False  # the columns of a token do not rise
 
     def __init__(self, templates: Sequence[Template], bits: int) -> None:
         super().__init__(templates)

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import numbers
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline._checks import whole_number
 from hingeline._files import check_target, replacing
 from hingeline._words import SPACE, count_of, decimal, percent, reveal, show
 from hingeline.evaluation.metrics import Evaluation, multilabel_scores
@@ -122,9 +122,8 @@ def render_report(
         that the model's templates know.
     images : list of arrays, optional; labels are drawn over them, as by :func:`plot_segmentation`
     """
-    for name, value in (("n_errors", n_errors), ("n_features", n_features)):
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{name} must be a whole number of at least 0, got {value!r}.")
+    whole_number("n_errors", n_errors, 0)
+    whole_number("n_features", n_features, 0)
     if not hasattr(model, "solver_options"):
         what = f"a report needs a structured SVM of Hingeline, got {type(model).__name__}"
         raise TypeError(f"{what}: for a pipeline, pass its last step.")

@@ -102,15 +102,9 @@ class Facts:
     tol: float = math.nan
     restricted_objective: float = math.nan  # primal over the outputs found
     restricted_gap: float = math.nan
-    scale: float = math.nan  # non-negative part of the primal, where that is not the primal
+    relative_gap: float = math.nan  # as a share of the non-negative part of the primal
     oracle_bounds: bool = True  # decoding bounds the best outputs at least: the gap is a true bound
     integrality_gap: float = math.nan  # part of the gap that is such bounds above what was found
-
-    @property
-    def relative_gap(self) -> float:
-        """Share of the primal's non-negative part, ``nan`` without a certificate."""
-        scale = self.primal_objective if math.isnan(self.scale) else self.scale
-        return relative(self.duality_gap, scale)
 
     @property
     def time(self) -> str:
@@ -124,7 +118,7 @@ def read_facts(model: Any) -> Facts:
     names = {field.name: f"{field.name}_" for field in fields(Facts)} | {"tol": "tol"}
     known = {k: getattr(model, name) for k, name in names.items() if hasattr(model, name)}
     if "primal_objective" in known:
-        known["scale"] = positive_part(model)
+        known["relative_gap"] = relative(model.duality_gap_, positive_part(model))
     facts = Facts(**known)
     return replace(facts, stop_reason=facts.stop_reason.rstrip("."))
 
