@@ -545,6 +545,15 @@ def by_class(stub: F, choose: Callable[[type], Callable[..., Any] | None]) -> F:
     return _replace_in_kernels(stub, pick, FASTMATH)
 
 
+def by_table(table: dict[type, Callable[..., Any]]) -> Any:
+    """A function that runs what the table has for the class of its first argument."""
+
+    def stub(first: Any, *rest: Any) -> Any:
+        return table[type(first)](first, *rest)
+
+    return by_class(stub, table.get)
+
+
 def by_reference(python_class: type) -> type:
     """Decorate a NamedTuple of arrays that kernels are given but never make."""
 
