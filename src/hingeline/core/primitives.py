@@ -55,9 +55,8 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -472,10 +471,7 @@ class Workers:
             function(order[: cuts[1]], self.scratch[0])
         finally:
             # Also after Ctrl-C: nobody may still be writing when the caller goes on.
-            while not all(future.done() for future in futures):
-                with contextlib.suppress(Exception):
-                    for future in futures:
-                        future.result()
+            wait(futures)
         for future in futures:
             future.result()
 
