@@ -360,7 +360,7 @@ def test_compiled_structures_get_x_back_in_its_own_shape(dimensions):
     shapes = np.array([a.shape for a in arrays])
     y = np.zeros(4, dtype=np.int32)
     problem = custom.make_kind(custom.LAID_OUT, {})(x, start, shapes, y, np.arange(5))
-    get = uncached(custom._accessor(dimensions))
+    get = uncached(custom.find_parts(dimensions)[0])
     for i in range(4):
         np.testing.assert_array_equal(get(problem, i), X[i])
 

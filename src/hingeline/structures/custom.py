@@ -149,25 +149,18 @@ def uniform_arrays(structure: Structure, X: Sequence[Any]) -> list[Array]:
     return [np.ascontiguousarray(a, dtype=dtype) for a in arrays]
 
 
-def _accessor(dimensions: int) -> Callable[..., Any]:
-    """How compiled code gets x back in its own shape."""
+def find_parts(dimensions: int) -> tuple[Function, Function]:
+    """How compiled code gets x back in its own shape, and the true output."""
 
     def get(problem: Any, i: int) -> Array:
         shape = to_fixed_tuple(problem.x_shape[i], dimensions)
         return problem.x[problem.x_start[i] : problem.x_start[i + 1]].reshape(shape)
 
-    return get
-
-
-def _find_gold(problem: Any, i: int) -> Array:
-    return problem.y[problem.y_start[i] : problem.y_start[i + 1]]
+    return get, lambda problem, i: problem.y[problem.y_start[i] : problem.y_start[i + 1]]
 
 
 def _primitives(
-    methods: dict[str, Function],
-    get: Function,
-    gold: Function = _find_gold,
-    wrap: Function = uncached,
+    methods: dict[str, Function], get: Function, gold: Function, wrap: Function
 ) -> dict[str, Function]:
     """The primitives of :mod:`hingeline.core.primitives` from a user's methods."""
     joint_feature, loss, best = (methods[name] for name in _REQUIRED)
@@ -242,12 +235,13 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
         dimensions = arrays[0].ndim
         key = (*methods.values(), dimensions)
         if key not in _KINDS:  # a second fit must not compile again
-            _KINDS[key] = make_kind(LAID_OUT, _primitives(methods, _accessor(dimensions)))
+            own = _primitives(methods, *find_parts(dimensions), uncached)
+            _KINDS[key] = make_kind(LAID_OUT, own)
         shapes = np.array([a.shape for a in arrays], dtype=np.int64)
         problem = _KINDS[key](*_layout(arrays), shapes, *_layout(Y))
     else:
-        get, gold = (lambda problem, i: problem.x[i]), (lambda problem, i: problem.y[i])
-        own = _primitives(methods, get, gold, lambda function: function)
+        parts = (lambda problem, i: problem.x[i]), (lambda problem, i: problem.y[i])
+        own = _primitives(methods, *parts, lambda function: function)
         problem = make_kind("x y", own)(list(X), list(Y))
     n_weights = len(methods["joint_feature"](X[0], Y[0]))
     return Compiled(problem, lengths, n_weights, exact=exact, bounded=exact, interpreted=not fast)
