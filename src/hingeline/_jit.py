@@ -580,8 +580,4 @@ def ask_memory(builder: Any, place: Any) -> None:
     builder.call(function, [place, flag(0), flag(3), flag(1)])  # read, keep, data
 
 
-def _build_prefetch(builder: Any, data: Any, index: Any) -> None:
-    ask_memory(builder, builder.gep(data, [index]))
-
-
-build_as(prefetch, _build_prefetch, types.void)
+build_as(prefetch, lambda b, data, index: ask_memory(b, b.gep(data, [index])), types.void)
