@@ -109,9 +109,7 @@ def plane_offset(form: Formulation, loss: float) -> float:
 @helper
 def plane_scale(form: Formulation, loss: float) -> float:
     """``a``: the factor on ``Δf``."""
-    if form.rescaled == 0:
-        return 1.0
-    return np.sqrt(loss) if form.root == 1 else loss
+    return 1.0 if form.rescaled == 0 else plane_offset(form, loss)
 
 
 @helper
