@@ -91,9 +91,9 @@ def _without_text(code: CodeType) -> CodeType:
     return code.replace(co_filename="", co_firstlineno=0, co_linetable=b"", co_consts=constants)
 
 
-def names_in(code: CodeType) -> set[str]:
+def _names_in(code: CodeType) -> set[str]:
     """Names that a function looks up, those of functions inside it included."""
-    inner = (names_in(c) for c in code.co_consts if isinstance(c, CodeType))
+    inner = (_names_in(c) for c in code.co_consts if isinstance(c, CodeType))
     return set(code.co_names).union(*inner)
 
 
@@ -103,7 +103,7 @@ def _describe(function: FunctionType) -> tuple[bytes, set[str]]:
     code = _without_text(function.__code__)
     if function.__doc__ is not None and code.co_consts[:1] == (function.__doc__,):
         code = code.replace(co_consts=(None, *code.co_consts[1:]))
-    return marshal.dumps(code, 0), names_in(code)
+    return marshal.dumps(code, 0), _names_in(code)
 
 
 class _Dependencies:
@@ -319,8 +319,11 @@ class _KernelCache(NullCache):
         self.folder = folder
         self.keys: dict[Any, str] = {}
 
-    def file(self, signature: Any) -> Path:
-        assert self.folder is not None
+    def file(self, signature: Any) -> Path | None:
+        kinds, _ = sigutils.normalize_signature(signature)
+        kept = all(getattr(found, "cached", True) for found in _classes_in(kinds))
+        if self.folder is None or not kept:
+            return None
         function = self.dispatcher.py_func
         key = self.keys.get(signature) or machine_code_key(self.dispatcher, signature)
         self.keys[signature] = key  # the one before compiling: a global may be set meanwhile
@@ -329,7 +332,7 @@ class _KernelCache(NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()
-        file = None if self.folder is None else self.file(sig)
+        file = self.file(sig)
         if file is not None:
             # Whatever is wrong with a file, the kernel can be compiled.
             with contextlib.suppress(
@@ -346,9 +349,9 @@ class _KernelCache(NullCache):
         return None
 
     def save_overload(self, sig: Any, cres: Any) -> None:
-        if self.folder is None or cres.library.has_dynamic_globals or cres.lifted:
-            return
         file = self.file(sig)
+        if file is None or cres.library.has_dynamic_globals or cres.lifted:
+            return
         own = file.with_name(f"{uuid.uuid4().hex}.part")
         # A full disk, or another process reads the file on Windows.
         with contextlib.suppress(OSError):
@@ -358,15 +361,16 @@ class _KernelCache(NullCache):
                 own.replace(file)
             finally:
                 own.unlink(missing_ok=True)
-        _prune(self.folder)
+        _prune(file.parent)
 
     def compile_in_turn(self, compile: Callable[[Any], Any], signature: Any) -> Any:
         """Compile, or find what another process has compiled meanwhile."""
         began, before = time.perf_counter(), COMPILING[0]
         try:
-            if fcntl is None or self.folder is None or self.file(signature).exists():
+            file = self.file(signature)
+            if fcntl is None or file is None or file.exists():
                 return compile(signature)
-            with global_compiler_lock, _take_turn(self.file(signature)):
+            with global_compiler_lock, _take_turn(file):
                 return compile(signature)
         finally:  # kernels inside it are part of its time
             COMPILING[0] = before + time.perf_counter() - began
@@ -444,9 +448,9 @@ def strict_kernel(function: F) -> F:
 
 
 def uncached(function: F) -> F:
-    """Compile without the disk cache: for kernels that contain a user's own code.
+    """Compile without the disk cache: for code that may contain a user's own.
 
-    Their text may be anywhere, so that nobody can say what the machine code depends on.
+    Its text may be anywhere, so that nobody can say what the machine code depends on.
     """
     return _compile(function, None)
 
@@ -551,6 +555,15 @@ def by_class(stub: F, choose: Callable[[type], Callable[..., Any] | None]) -> F:
     return _replace_in_kernels(stub, pick, FASTMATH)
 
 
+def by_table(table: dict[type, Callable[..., Any]]) -> Any:
+    """A function that runs what the table has for the class of its first argument."""
+
+    def stub(first: Any, *rest: Any) -> Any:
+        return table[type(first)](first, *rest)
+
+    return by_class(stub, table.get)
+
+
 def by_reference(python_class: type) -> type:
     """Decorate a NamedTuple of arrays that kernels are given but never make."""
     if not _compiler:
@@ -579,8 +592,4 @@ def ask_memory(builder: Any, place: Any) -> None:
     builder.call(function, [place, flag(0), flag(3), flag(1)])  # read, keep, data
 
 
-def _build_prefetch(builder: Any, data: Any, index: Any) -> None:
-    ask_memory(builder, builder.gep(data, [index]))
-
-
-build_as(prefetch, _build_prefetch, types.void)
+build_as(prefetch, lambda b, data, index: ask_memory(b, b.gep(data, [index])), types.void)

@@ -1,21 +1,22 @@
-"""Twins of the kernels around a user's structure do what the library's own structures do."""
+"""Kernels do with a user's structure what they do with the library's own."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from numba import njit
+from numba import njit, typeof
 from scipy import sparse
 
 from hingeline._jit import uncached
-from hingeline.core import blocks
+from hingeline.core import primitives
 from hingeline.core.blocks import add_planes, empty_working_set, find_planes, move_mass
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Workers
-from hingeline.solvers import enumerated
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.sdm import SDM, Pair
 from hingeline.structures import chain, custom, multiclass
@@ -143,8 +144,8 @@ def compile_user(structure: Structure, data: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def twins(data) -> Any:
-    """The user's problems, compiled once: the twin kernels are kept by each problem's binder."""
+def users(data) -> Any:
+    """The user's problems, compiled once."""
     kinds = {"plain": Plain, "quick": Quick, "jitted": Jitted}
     return cache(lambda kind: compile_user(kinds[kind](), data))
 
@@ -173,9 +174,9 @@ def rounds(compiled: Any, form: Any, count: int = 2) -> tuple[Any, ...]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "quick", "jitted"])
 @pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
-def test_twins_do_what_the_library_does(library, twins, kind, slack, rescale):
+def test_users_structures_do_what_the_library_does(library, users, kind, slack, rescale):
     form = make_formulation(0.1, slack, rescale, np.ones(N))
-    ours, theirs = rounds(library, form), rounds(twins(kind), form)
+    ours, theirs = rounds(library, form), rounds(users(kind), form)
     assert ours[0].n_planes > N
     for name in ("used", "y", "stamp"):
         np.testing.assert_array_equal(getattr(theirs[0], name), getattr(ours[0], name), name)
@@ -208,9 +209,9 @@ def check_bounds(found: list[tuple[float, float]]) -> None:
 
 # The tests of SSVM have a compiled structure by default.
 @pytest.mark.parametrize("solver", [SDM, FSMO])
-def test_whole_solvers_agree(library, twins, solver):
+def test_whole_solvers_agree(library, users, solver):
     form = make_formulation(1.0, "max", "margin", np.ones(N))
-    check_bounds([bounds(solver, c, form, 25) for c in (library, twins("plain"))])
+    check_bounds([bounds(solver, c, form, 25) for c in (library, users("plain"))])
 
 
 def test_optional_methods_are_used(data):
@@ -274,65 +275,45 @@ def test_a_chain_of_ones_own(solver, slack, rescale):
 # Binding ----------------------------------------------------------------------------------------
 
 
-def test_the_librarys_own_structures_use_the_kernels_themselves(library):
-    assert library.bind(find_planes) is find_planes
-    assert library.bind(move_mass) is move_mass
+@pytest.mark.parametrize("kind", ["library", slow("jitted")])
+def test_compiled_structures_use_the_kernels_themselves(library, users, kind):
+    compiled = library if kind == "library" else users(kind)
+    assert compiled.bind(find_planes) is find_planes
+    assert compiled.bind(move_mass) is move_mass
 
 
-@pytest.mark.parametrize("kind", ["plain", slow("jitted")])
-def test_binding_leaves_the_library_untouched(library, twins, kind):
-    form = make_formulation(1.0, "max", "margin", np.ones(N))
-    rounds(library, form, 1)
-    watched = {find_planes: blocks, move_mass: blocks}
-    before = {
-        k: (list(k.signatures), dict(k.py_func.__globals__), k.py_func.__code__) for k in watched
-    }
-    rounds(twins(kind), form, 1)
-    for function, module in watched.items():
-        signatures, scope, code = before[function]
-        assert function.signatures == signatures  # no user's type got into a cached kernel
-        assert function.py_func.__code__ is code
-        assert function.py_func.__globals__ is vars(module)
-        for name, value in scope.items():
-            assert vars(module)[name] is value, name
+def test_plain_python_calls_what_kernels_are_made_of(users):
+    assert users("plain").bind(move_mass) is move_mass.py_func
+    before = list(move_mass.signatures)
+    rounds(users("plain"), make_formulation(1.0, "max", "margin", np.ones(N)), 1)
+    assert move_mass.signatures == before
 
 
-@pytest.mark.parametrize("kind", ["plain", "jitted"])
-def test_a_twin_is_made_once_and_shares_what_needs_no_structure(twins, kind):
-    bind = twins(kind).bind
-    twin = bind(move_mass)
-    assert twin is bind(move_mass)
-    assert twin is not move_mass
-    source = getattr(twin, "py_func", twin)
-    assert source.__code__ is move_mass.py_func.__code__
-    visit = source.__globals__["visit"]
-    assert visit is not blocks.visit
-    assert getattr(visit, "py_func", visit).__globals__["step"] is blocks.step
+def test_machine_code_with_a_users_methods_stays_out_of_the_disk_cache(library, users):
+    for compiled, kept in ((library, True), (users("jitted"), False)):
+        file = add_planes._cache.file((typeof(compiled.problem),))
+        assert (file is not None) == (kept and add_planes._cache.folder is not None)
 
 
-def test_compiled_twins_stay_out_of_the_disk_cache(twins):
-    assert twins("jitted").bind(find_planes)._cache.folder is None
-    assert not hasattr(twins("plain").bind(find_planes), "py_func")
-
-
-def test_structures_of_the_same_class_do_not_share_twins(data):
+def test_structures_of_the_same_class_do_not_share_methods(data):
     one, other = compile_user(Quick(), data), compile_user(Quick(), data)
-    assert one.bind(find_planes) is not other.bind(find_planes)
+    assert type(one.problem) is not type(other.problem)
+    one, other = compile_user(Jitted(), data), compile_user(Jitted(), data)
+    assert type(one.problem) is type(other.problem)  # the same functions: nothing to compile again
 
 
-def test_a_primitive_the_structure_lacks_is_named(twins):
-    find_gaps = twins("plain").bind(enumerated.find_gaps)
-    form = make_formulation(1.0, "max", "margin", np.ones(N))
-    with pytest.raises(NotImplementedError, match=r"all_hinges\(\)"):
-        find_gaps(
-            twins("plain").problem,
-            form,
-            np.arange(N),
-            np.zeros(D * K),
-            np.zeros((N, K)),
-            np.zeros(N),
-            np.zeros(N),
-        )
+def test_plain_structures_are_forgotten(data):
+    structure = Quick()
+    known = weakref.ref(structure)
+    compile_user(structure, data)
+    del structure
+    gc.collect()
+    assert known() is None
+
+
+def test_a_primitive_that_a_structure_lacks_is_the_default(users):
+    assert primitives.provides(users("plain").problem, "decode_by_loss")
+    assert not primitives.provides(users("plain").problem, "decode_best")
 
 
 # Checks -----------------------------------------------------------------------------------------
@@ -365,7 +346,7 @@ def test_one_plain_method_makes_the_structure_interpreted(data, library):
     assert custom.is_compiled(Jitted())
     assert not custom.is_compiled(Mixed())
     compiled = compile_user(Mixed(), data)
-    assert not compiled.threads
+    assert compiled.interpreted
     form = make_formulation(1.0, "max", "margin", np.ones(N))
     np.testing.assert_allclose(rounds(compiled, form, 1)[1], rounds(library, form, 1)[1], atol=1e-9)
 
@@ -378,8 +359,8 @@ def test_compiled_structures_get_x_back_in_its_own_shape(dimensions):
     x, start = custom._layout(arrays)
     shapes = np.array([a.shape for a in arrays])
     y = np.zeros(4, dtype=np.int32)
-    problem = custom.CustomProblem(x, start, shapes, y, np.arange(5))
-    get = uncached(custom._accessor(dimensions))
+    problem = custom.make_kind(custom.LAID_OUT, {})(x, start, shapes, y, np.arange(5))
+    get = uncached(custom.find_parts(dimensions)[0])
     for i in range(4):
         np.testing.assert_array_equal(get(problem, i), X[i])
 

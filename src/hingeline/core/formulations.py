@@ -100,11 +100,6 @@ def cut_back(form: Formulation, masses: Array, owners: Array) -> Array:
     return masses * np.where(over, form.cap / np.where(over, sums, 1.0), 1.0)[owners]
 
 
-def needs_losses(slack: str, rescale: str) -> bool:
-    """Whether the oracle must know the best output of every loss value."""
-    return slack == "squared" or rescale == "slack"
-
-
 @helper
 def plane_offset(form: Formulation, loss: float) -> float:
     """``b``: what a plane asks for."""
@@ -114,9 +109,7 @@ def plane_offset(form: Formulation, loss: float) -> float:
 @helper
 def plane_scale(form: Formulation, loss: float) -> float:
     """``a``: the factor on ``Δf``."""
-    if form.rescaled == 0:
-        return 1.0
-    return np.sqrt(loss) if form.root == 1 else loss
+    return 1.0 if form.rescaled == 0 else plane_offset(form, loss)
 
 
 @helper

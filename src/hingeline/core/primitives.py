@@ -55,12 +55,12 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -73,7 +73,8 @@ from hingeline._simd import copy
 PADDING = 8
 
 PRIMITIVES: list[str] = []
-_IMPLEMENTATIONS: dict[type, dict[str, Callable[..., Any]]] = {}
+#: By the type of problem; those of users' structures come and go.
+_IMPLEMENTATIONS: Any = WeakKeyDictionary()
 
 
 def register(
@@ -90,9 +91,8 @@ def register(
 
 
 def provides(problem: Any, name: str) -> bool:
-    """Whether a structure of the library has a primitive of its own; users' are looked at apart."""
-    known = _IMPLEMENTATIONS.get(type(problem))
-    return known is None or known.get(name) is not DEFAULTS.get(name)
+    """Whether a structure has a primitive of its own."""
+    return _IMPLEMENTATIONS[type(problem)].get(name) is not DEFAULTS.get(name)
 
 
 def _primitive(name: str) -> Callable[..., Any]:
@@ -373,11 +373,7 @@ def rows_sqdist(
 
 @dataclass(frozen=True)
 class Compiled:
-    """A problem ready for a solver, with the sizes the kernels need.
-
-    ``bind`` turns a kernel of the library into one that understands this problem: the kernel
-    itself for the library's own structures, a twin with the user's code for theirs.
-    """
+    """A problem ready for a solver, with the sizes the kernels need."""
 
     problem: Any
     lengths: Array  # (n,) length of an output
@@ -397,7 +393,7 @@ class Compiled:
     matrix_order: Any = None
     exact: bool = True  # decoding finds the best output, whatever the weights are
     bounded: bool = True  # what decoding says of the best value is at least that value
-    threads: bool = True
+    interpreted: bool = False  # methods of its structure are plain Python
     #: ``(order, w, out)``: a bound from above on the sum of all positive hinges of these examples
     summed_slack: Callable[[Array, Array, Array], None] | None = None
     #: ``(problem, starts)``: stretches of outputs from these positions on as examples, where
@@ -405,7 +401,6 @@ class Compiled:
     stretch: Any = None
     truths: Any = None  # then also: the true outputs one after the other, int32
     breakable: bool = True  # and: an output that is made right at any one position is an output
-    bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
 
     def __post_init__(self) -> None:
         # Memory that is never written to costs nothing.
@@ -416,9 +411,13 @@ class Compiled:
         """Number of examples."""
         return len(self.lengths)
 
+    def bind(self, kernel: Any) -> Any:
+        """The kernel, or the Python function it was made of where that must call a user's."""
+        return getattr(kernel, "py_func", kernel) if self.interpreted else kernel
+
     def workers(self, n_jobs: int | None) -> Workers:
         """Threads for this problem, so many where it can use them."""
-        return Workers(effective_n_jobs(n_jobs) if self.threads else 1, self.scratch_size)
+        return Workers(1 if self.interpreted else effective_n_jobs(n_jobs), self.scratch_size)
 
     @cached_property
     def size(self) -> int:
@@ -472,10 +471,7 @@ class Workers:
             function(order[: cuts[1]], self.scratch[0])
         finally:
             # Also after Ctrl-C: nobody may still be writing when the caller goes on.
-            while not all(future.done() for future in futures):
-                with contextlib.suppress(Exception):
-                    for future in futures:
-                        future.result()
+            wait(futures)
         for future in futures:
             future.result()
 

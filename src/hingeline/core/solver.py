@@ -99,6 +99,7 @@ class CertifiedSolver(ABC):
         start: Any = None,
     ) -> None:
         self.compiled, self.form, self.workers = compiled, form, workers
+        self.block_problem = compiled.problem  # parts of its examples, where outputs fall apart
         self.options: Any = self.Options(**(options or {}))
         self.rng = np.random.default_rng(seed)
         self.exact, self.bounded = compiled.exact, compiled.bounded
@@ -220,8 +221,8 @@ class CertifiedSolver(ABC):
         return np.zeros(0, dtype=np.int64)
 
     def run(self, kernel: Any, *given: Any) -> Any:
-        """Run a kernel with the problem and what it is given."""
-        return self.compiled.bind(kernel)(self.compiled.problem, *given)
+        """Run a kernel with the problem whose examples have the multipliers."""
+        return self.compiled.bind(kernel)(self.block_problem, *given)
 
     def over(self, order: Array, kernel: Any, *given: Any) -> None:
         """Run a kernel with the problem and what it is given over examples, in threads."""
@@ -421,11 +422,10 @@ class PlaneSolver(CertifiedSolver):
     inner_products = True  # whether the working set keeps those of an example's planes
     repeats = 1  # how often a decoding pass decodes an example in a row, while it is violated
     rule: Any  # how mass moves at a visit: see :mod:`hingeline.core.blocks`
-    block_problem: Any  # its examples have the planes: the whole one, unless outputs fall apart
     accelerate: Any  # a step over all planes with mass
 
     def _begin(self, start: WorkingSet | None) -> None:
-        self.fresh, self.block_problem = start is None, self.compiled.problem
+        self.fresh = start is None
         self.ws = self.take_over(start)
         if start is not None:
             self.add(self.ws.alpha, 1.0, self.w)
@@ -452,8 +452,7 @@ class PlaneSolver(CertifiedSolver):
             return start
         ws = blocks.copy_planes(start, start.length, start.capacity, gram)
         if gram:
-            fill = self.compiled.bind(blocks.fill_gram)
-            fill(self.block_problem, ws, np.arange(len(ws.used)), self.workers.scratch[0])
+            self.run(blocks.fill_gram, ws, np.arange(len(ws.used)), self.workers.scratch[0])
         return ws
 
     @property
@@ -489,9 +488,9 @@ class PlaneSolver(CertifiedSolver):
 
     def move(self, order: Array, form: Formulation, gaps: Array, averaged: bool = True) -> float:
         """Visit the examples of ``order`` in turn; see :func:`hingeline.core.blocks.move_mass`."""
-        known = (self.block_problem, self.by_block(form), self.ws, self.rule, order, self.w)
+        known = (self.by_block(form), self.ws, self.rule, order, self.w)
         state = (self.visits, float(averaged), self.clock, gaps)
-        result: float = self.compiled.bind(blocks.move_mass)(*known, *state)
+        result: float = self.run(blocks.move_mass, *known, *state)
         self.visits += len(order) * averaged
         return result
 
@@ -576,9 +575,10 @@ class PlaneSolver(CertifiedSolver):
         self, order: Array, moved: Array, change: Array, common: Array, spare: Array
     ) -> Changes:
         """See :func:`hingeline.core.blocks.list_changes`."""
-        known = (self.block_problem, self.ws, order, moved, change, common, self.w, spare)
-        bound = self.compiled.bind(blocks.list_changes)
-        return bound(*known, blocks.room_for_changes(len(order), len(self.w)))
+        known = (self.ws, order, moved, change, common, self.w, spare)
+        room = blocks.room_for_changes(len(order), len(self.w))
+        changes: Changes = self.run(blocks.list_changes, *known, room)
+        return changes
 
     def _find_violations(self) -> None:
         # Planes may carry a share in the average that is being certified: overwrite none.
@@ -597,10 +597,10 @@ class PlaneSolver(CertifiedSolver):
         return Multipliers(self.ws.alpha, self.ws.offset, self.ws.drift, self.ws.capacity)
 
     def add(self, masses: Array, factor: float, out: Array) -> None:
-        self.compiled.bind(blocks.add_planes)(self.block_problem, self.ws, masses, factor, out)
+        self.run(blocks.add_planes, self.ws, masses, factor, out)
 
     def score(self, wanted: Array, vector: Array, out: Array) -> None:
-        self.compiled.bind(blocks.score_planes)(self.block_problem, self.ws, wanted, vector, out)
+        self.run(blocks.score_planes, self.ws, wanted, vector, out)
 
     def planes_in_use(self) -> tuple[Array, Array]:
         return blocks.spread(self.ws.slot, self.ws.used), self.ws.used
@@ -613,7 +613,7 @@ class PlaneSolver(CertifiedSolver):
     def write_rows(self, slots: Array) -> Array:
         """Planes as rows of numbers, one for each weight."""
         owners, rows = self.multipliers().owners[slots], np.zeros((len(slots), len(self.w)))
-        self.compiled.bind(blocks.write_planes)(self.block_problem, self.ws, owners, slots, rows)
+        self.run(blocks.write_planes, self.ws, owners, slots, rows)
         return rows
 
     def _sums(self) -> Array:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _num_features
 
 from hingeline import _checks as checks
 from hingeline._checks import Array
-from hingeline.core.primitives import Layout
+from hingeline.core.primitives import Layout, pad_row
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, TableModel, share_docs
 from hingeline.features.input import number_labels
 from hingeline.features.tables import scale_columns
@@ -165,7 +165,9 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
         return checked
 
     _compile = staticmethod(multiclass.compile_problem)
-    _roomy_stride = staticmethod(multiclass.roomy_stride)
+
+    def _roomy_stride(self, n_labels: int) -> int:
+        return pad_row(n_labels) + 4  # with less than PADDING to spare
 
     def _make(
         self, matrix: sp.csr_matrix, offsets: Array | None, labels: Array, stride: int | None = None

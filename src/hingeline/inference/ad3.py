@@ -130,10 +130,14 @@ def _project(
 
 
 @helper
-def _first_weights(graph: Topology, state: _State, y: Array) -> None:
-    """Everything on the assignment y."""
+def _begin(graph: Topology, state: _State, y: Array, beliefs: Array, messages: Array) -> None:
+    """Everything on the assignment y; factors get what their variables have, in equal parts."""
     for p in range(graph.scope.shape[0]):
-        state.near[state.starts[p] + y[graph.scope[p]]] = 1.0
+        i = graph.scope[p]
+        state.near[state.starts[p] + y[i]] = 1.0
+        share = 1.0 / (graph.incident_start[i + 1] - graph.incident_start[i])
+        for s in range(graph.n_states[i]):
+            messages[state.starts[p] + s] -= share * beliefs[graph.unary_start[i] + s]
     for c in range(state.weight_start.shape[0] - 1):
         state.weight[state.weight_start[c] + factor_graph.joint_index(graph, c, y)] = 1.0
 
@@ -183,16 +187,6 @@ def _average(
             primal += apart * apart
             dual += moved * moved
     return primal, dual
-
-
-@helper
-def _push(graph: Topology, beliefs: Array, starts: Array, messages: Array) -> None:
-    """Give the factors what their variables have, in equal parts."""
-    for p in range(graph.scope.shape[0]):
-        i = graph.scope[p]
-        share = 1.0 / (graph.incident_start[i + 1] - graph.incident_start[i])
-        for s in range(graph.n_states[i]):
-            messages[starts[p] + s] -= share * beliefs[graph.unary_start[i] + s]
 
 
 @helper
@@ -246,9 +240,8 @@ def alternating_directions(
             if factor_graph.meets(scored, y, best, MET) or max(primal, dual) <= tol * tol * count:
                 break
             if k == 0:
-                _first_weights(graph, state, y)
                 copy(polished, current)
-                _push(graph, beliefs, starts, current)
+                _begin(graph, state, y, beliefs, current)
             elif primal > 10.0 * dual:
                 rho *= 2.0
             elif dual > 10.0 * primal:

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from hingeline._checks import Array
-from hingeline._jit import by_class, helper, kernel
+from hingeline._jit import by_table, kernel
 from hingeline._simd import row_max
 from hingeline.inference import factor_graph
 from hingeline.inference.ad3 import alternating_directions
@@ -103,19 +103,9 @@ def make_oracle(graphs: Topologies, inference: int) -> Oracle:
     return Oracle(methods, *used)
 
 
-@helper
-def _leave_out(use: Unused, scored: Scored, y: Array) -> float:
-    return np.nan
-
-
-def _where_used(search: Callable[..., float]) -> Callable[..., float]:
+def _where_used(search: Callable[..., float]) -> Any:
     """Let the class of the first argument say whether kernels contain ``search``."""
-    chosen: dict[type, Callable[..., float]] = {Used: helper(search), Unused: _leave_out}
-
-    def stub(use: Any, scored: Scored, y: Array) -> float:
-        return chosen[type(use)](use, scored, y)
-
-    return by_class(stub, chosen.get)
+    return by_table({Used: search, Unused: lambda use, scored, y: np.nan})
 
 
 @_where_used

@@ -336,7 +336,7 @@ class BCFW(PlaneSolver):
         self.most_planes = KEEP if keeps_all else int(self.options.max_planes)
         self.squares = np.zeros(self.compiled.n)  # ‖w_i‖², for plain steps without inner products
         if self.options.published and not self.fresh:
-            self._measure()
+            self.run(own_squares, self.ws, self.w.copy(), self.squares)
 
     def sweep(self) -> float:
         """One pass that decodes, and passes over known planes as long as they are worth it."""
@@ -406,11 +406,7 @@ class BCFW(PlaneSolver):
         gaps[order] = np.maximum(gaps[order], 0.0)
         return gain
 
-    def _measure(self) -> None:
-        """``‖w_i‖²`` from planes and multipliers."""
-        self.run(own_squares, self.ws, self.w.copy(), self.squares)
-
     def repair(self) -> None:
         super().repair()
         if self.options.published:
-            self._measure()
+            self.run(own_squares, self.ws, self.w.copy(), self.squares)

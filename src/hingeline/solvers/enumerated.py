@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import by_class, by_reference, finite_helper, helper, kernel, prefetch
+from hingeline._jit import by_reference, by_table, finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros, copy
 from hingeline.core.blocks import (
     Changes,
@@ -335,14 +335,7 @@ class Isotropic(NamedTuple):
 
 #: How an example is visited under a rule.
 VISITS: dict[type, Callable[..., float]] = {Isotropic: visit_isotropic, Pair: visit_by_pairs}
-
-
-def visit_under(rule: Any, *given: Any) -> float:
-    """Visit an example as the rule says; the gap it had before. Arguments are those of visits."""
-    return VISITS[type(rule)](rule, *given)
-
-
-by_class(visit_under, VISITS.get)
+visit_under = by_table(VISITS)
 
 
 @kernel

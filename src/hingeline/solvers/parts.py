@@ -307,8 +307,7 @@ def regroup(
     blocks.copy_without_grams(old, a[kept], ws, kept)
     sources = np.stack([a, b], axis=1)
     posed = pose(compiled, form, parts)
-    fill = compiled.bind(_fill_parts)
-    fill(*posed, old, before, sources, same, ws, parts, clock, scratch)
+    _fill_parts(*posed, old, before, sources, same, ws, parts, clock, scratch)
     before.found[:] = before.gold
     before.waiting[:] = 0
     return parts, ws, sources, same

@@ -423,12 +423,7 @@ def _forbid_labels(problem: ChainProblem, i: int, scores: Array) -> None:
                 scores[t, k] += row[k]
 
 
-@helper
-def _forbid_nothing(problem: ChainProblem, i: int, scores: Array) -> None:
-    return
-
-
-_for_plain(_forbid_labels, _forbid_nothing)
+_for_plain(_forbid_labels, lambda problem, i, scores: None)
 
 
 @helper

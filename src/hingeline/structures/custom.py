@@ -4,26 +4,29 @@ Methods are plain Python (they work at once) or ``@njit`` static methods (compil
 solver source). The choice is made by looking: if all methods are compiled, so are the solvers.
 """
 
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 from inspect import signature
-from types import FunctionType
-from typing import Any, NamedTuple
+from itertools import count
+from typing import Any
 
 import numpy as np
 from numba.extending import is_jitted
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from hingeline._checks import Array
-from hingeline._jit import names_in, uncached
-from hingeline.core import primitives
-from hingeline.core.primitives import Compiled
+from hingeline._jit import uncached
+from hingeline.core.primitives import Compiled, register
 
 Function = Callable[..., Any]
 
 _REQUIRED = ("joint_feature", "loss", "decode")
 _OPTIONAL = ("plane_score", "plane_add", "plane_sqdist", "decode_by_loss", "decode_best")
 
-_BINDERS: dict[tuple[Any, ...], Callable[[Any], Any]] = {}
+_KINDS: dict[tuple[Any, ...], Any] = {}  # of problems, by the compiled methods in them
+_NUMBERS = count()
+#: Fields of a compiled structure's problem: arrays end to end, and where each begins; y is int32.
+LAID_OUT = "x x_start x_shape y y_start"
 
 
 class Structure:
@@ -95,23 +98,6 @@ class Structure:
         return vector
 
 
-class CustomProblem(NamedTuple):
-    """Examples of a compiled structure: arrays laid end to end."""
-
-    x: Array
-    x_start: Array
-    x_shape: Array  # (n, ndim)
-    y: Array  # int32
-    y_start: Array
-
-
-class PythonProblem(NamedTuple):
-    """Examples of an interpreted structure: any objects."""
-
-    x: Sequence[Any]
-    y: Sequence[Array]
-
-
 def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
     """The structure's methods, checked for the required ones."""
     if not isinstance(structure, Structure):
@@ -128,7 +114,7 @@ def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
 
 def takes_input(loss: Any) -> bool:
     """Whether a loss is a function of x, too: it has three parameters without a default."""
-    parameters = signature(_source(loss)).parameters.values()
+    parameters = signature(getattr(loss, "py_func", loss)).parameters.values()
     return sum(each.default is each.empty for each in parameters) == 3
 
 
@@ -163,14 +149,14 @@ def uniform_arrays(structure: Structure, X: Sequence[Any]) -> list[Array]:
     return [np.ascontiguousarray(a, dtype=dtype) for a in arrays]
 
 
-def _accessor(dimensions: int) -> Callable[..., Any]:
-    """How compiled code gets x back in its own shape."""
+def find_parts(dimensions: int) -> tuple[Function, Function]:
+    """How compiled code gets x back in its own shape, and the true output."""
 
-    def get(problem: CustomProblem, i: int) -> Array:
+    def get(problem: Any, i: int) -> Array:
         shape = to_fixed_tuple(problem.x_shape[i], dimensions)
         return problem.x[problem.x_start[i] : problem.x_start[i + 1]].reshape(shape)
 
-    return get
+    return get, lambda problem, i: problem.y[problem.y_start[i] : problem.y_start[i + 1]]
 
 
 def _primitives(
@@ -226,100 +212,36 @@ def _primitives(
         "plane_sqdist": lambda problem, i, y, z, scratch: square(get(problem, i), y, z),
     }
     optional = [own for own in (decode_by_loss, decode_best) if own.__name__ in methods]
-    made |= {own.__name__: own for own in (decode, truth, plane_add, *optional)}
-    return {name: wrap(function) for name, function in made.items()}
+    return made | {own.__name__: own for own in (decode, truth, plane_add, *optional)}
 
 
-# Twins of the library's kernels that contain a user's code.
-#
-# The library's kernels find the code of its own structures by the class of the problem and are
-# cached on disk. A user's structure must not get there: its functions would end up in the cache's
-# index and outlive their source. Instead the *source* of a kernel is taken once more, with the
-# names of the primitives bound to the user's functions: compiled without the cache if the user's
-# methods are compiled, plain Python otherwise. Both run the very same lines as the library's own
-# structures.
-
-_STUBS = {getattr(primitives, name): name for name in primitives.PRIMITIVES}
-
-
-def _source(function: Any) -> FunctionType:
-    return function.py_func if is_jitted(function) else function
-
-
-def _parts(function: Any) -> dict[str, Any]:
-    """The functions of this library that ``function`` calls by name."""
-    source = _source(function)
-    found = {}
-    for name in names_in(source.__code__):
-        value = source.__globals__.get(name)
-        ours = isinstance(value, FunctionType) or is_jitted(value)
-        if ours and _source(value).__module__.startswith("hingeline."):
-            found[name] = value
-    return found
-
-
-def _needs_twin(function: Any) -> bool:
-    if not is_jitted(function) and function in _STUBS:
-        return True
-    return any(_needs_twin(part) for part in _parts(function).values())
-
-
-def _make_binder(own: dict[str, Callable[..., Any]], compiled: bool) -> Callable[[Any], Any]:
-    """A function that turns a kernel of the library into its twin for these primitives."""
-    made: dict[Any, Any] = {}
-
-    def missing(name: str) -> Callable[..., Any]:
-        def refuse(*args: Any) -> Any:
-            raise NotImplementedError(f"this structure has no {name}()")
-
-        return refuse
-
-    def bind(function: Any) -> Any:
-        if not is_jitted(function) and function in _STUBS:
-            name = _STUBS[function]
-            if name in own:
-                return own[name]
-            return bind(primitives.DEFAULTS[name]) if name in primitives.DEFAULTS else missing(name)
-        source = _source(function)
-        if source not in made:
-            scope = dict(source.__globals__)
-            for name, part in _parts(function).items():
-                if _needs_twin(part):
-                    scope[name] = bind(part)
-            clone = FunctionType(source.__code__, scope, source.__name__, source.__defaults__)
-            made[source] = uncached(clone) if compiled else clone
-        return made[source]
-
-    return bind
+def make_kind(fields: str, primitives: Any) -> Any:
+    """A type of problems by which kernels find a user's methods; what is compiled is not cached."""
+    make: Any = namedtuple
+    # numba takes tuples for the same whose classes have one name.
+    kind = make(f"OwnProblem{next(_NUMBERS)}", fields)
+    kind.cached = False  # nobody can say what machine code with these methods in it depends on
+    register(kind, **primitives)
+    return kind
 
 
 def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) -> Compiled:
-    """Examples of a user's structure, with twins of the kernels that call its methods."""
+    """Examples of a user's structure, as a problem of a type that has its methods."""
     methods = methods_of(structure)
     lengths = np.array([len(y) for y in Y], dtype=np.int64)
     fast, exact = is_compiled(structure), bool(structure.exact)
-    problem: CustomProblem | PythonProblem
     if fast:
         X = arrays = uniform_arrays(structure, X)
-        x, x_start = _layout(arrays)
-        y, y_start = _layout(Y)
+        dimensions = arrays[0].ndim
+        key = (*methods.values(), dimensions)
+        if key not in _KINDS:  # a second fit must not compile again
+            own = _primitives(methods, *find_parts(dimensions), uncached)
+            _KINDS[key] = make_kind(LAID_OUT, own)
         shapes = np.array([a.shape for a in arrays], dtype=np.int64)
-        problem = CustomProblem(x, x_start, shapes, y, y_start)
-
-        def gold(problem: CustomProblem, i: int) -> Array:
-            return problem.y[problem.y_start[i] : problem.y_start[i + 1]]
-
-        # One set of twins per set of methods: a second fit must not compile again.
-        key = (*methods.values(), arrays[0].ndim)
-        if key not in _BINDERS:
-            own = _primitives(methods, _accessor(arrays[0].ndim), gold, uncached)
-            _BINDERS[key] = _make_binder(own, compiled=True)
-        bind = _BINDERS[key]
+        problem = _KINDS[key](*_layout(arrays), shapes, *_layout(Y))
     else:
-        problem = PythonProblem(list(X), list(Y))
         parts = (lambda problem, i: problem.x[i]), (lambda problem, i: problem.y[i])
         own = _primitives(methods, *parts, lambda function: function)
-        bind = _make_binder(own, compiled=False)
+        problem = make_kind("x y", own)(list(X), list(Y))
     n_weights = len(methods["joint_feature"](X[0], Y[0]))
-    kind: Any = {"exact": exact, "bounded": exact, "threads": fast}
-    return Compiled(problem, lengths, n_weights, bind=bind, **kind)
+    return Compiled(problem, lengths, n_weights, exact=exact, bounded=exact, interpreted=not fast)

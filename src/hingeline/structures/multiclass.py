@@ -46,11 +46,6 @@ def layout(
     return stack_blocks(rows, n_labels, pad_row(n_labels) if stride is None else stride)
 
 
-def roomy_stride(n_labels: int) -> int:
-    """A row for so many classes with some to spare: less than :data:`PADDING` more."""
-    return pad_row(n_labels) + 4
-
-
 def make_problem(
     indptr: Array,
     indices: Array,

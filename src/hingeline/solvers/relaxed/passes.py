@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import by_class, helper, kernel
+from hingeline._jit import by_table, helper, kernel
 from hingeline._simd import copy
 from hingeline.inference.factor_graph import Topology, marginal, next_place, table_size, topology
 from hingeline.solvers.relaxed import blocks as any_factors
@@ -326,19 +326,10 @@ class Units(NamedTuple):
     owners: Array  # int32: the example of each
 
 
-def _by_kind(of_any: Any, of_pairs: Any) -> Any:
-    """Let kernels contain what one kind of factors needs, by the class of ``blocks.factors``."""
-    kinds: dict[type, Any] = {AnyFactors: of_any, BinaryPairs: of_pairs}
-
-    def stub(kind: Any, *rest: Any) -> Any:
-        return kinds[type(kind)](kind, *rest)
-
-    return by_class(stub, kinds.get)
-
-
-visit_factors = _by_kind(any_factors.visit_factors, visit_pairs)
-evaluate_factors = _by_kind(any_factors.evaluate_factors, evaluate_pairs)
-add_factors = _by_kind(any_factors.add_factors, add_pairs)
+#: Kernels contain what one kind of factors needs.
+visit_factors = by_table({AnyFactors: any_factors.visit_factors, BinaryPairs: visit_pairs})
+evaluate_factors = by_table({AnyFactors: any_factors.evaluate_factors, BinaryPairs: evaluate_pairs})
+add_factors = by_table({AnyFactors: any_factors.add_factors, BinaryPairs: add_pairs})
 
 
 @helper
