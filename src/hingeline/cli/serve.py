@@ -7,6 +7,7 @@ page of the web cannot reach the model through the browser.
 
 import io
 import json
+import math
 import sys
 import threading
 from contextlib import suppress
@@ -72,7 +73,8 @@ class Tagger:
             {
                 "rows": [*map(list, rows)],
                 "labels": [*map(str, y.tolist())],
-                "leads": scores.max(axis=1).tolist(),
+                # None, where there is no other label: JSON knows no infinity.
+                "leads": [x if x < math.inf else None for x in scores.max(axis=1).tolist()],
             }
             for rows, y, scores in found
         ]
@@ -200,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
             except OSError as error:  # the model could not be written
                 self._fail(500, f"{tagger.target}: {error.strerror}.")
             else:
-                self._answer(200, json.dumps(found).encode(), "application/json")
+                self._answer(200, json.dumps(found, allow_nan=False).encode(), "application/json")
 
     def _is_own(self) -> bool:
         """Refuse what another page, or another name of this machine, asks for."""

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, as_csr, positive, require
+from hingeline._checks import Array, as_csr, positive, require, retell
 from hingeline.core.results import Rows, align
 from hingeline.data.text import atomic_text
 from hingeline.features.input import plain_labels
@@ -139,8 +139,9 @@ def read_blocks(model: Any) -> Blocks:
     layout = _read_layout(model)
     is_chain, has_boundary = bool({"emission", "token"} & {*layout}), "start" in layout
     if not (is_chain or ("coef" in layout and set(layout) <= {"coef", "intercept"})):
-        what = f"{type(model).__name__} cannot be inspected"
-        raise TypeError(f"{what}: pass a ChainSSVM or a MulticlassSSVM.")
+        what = f"{type(model).__name__} cannot be inspected: pass a ChainSSVM or a MulticlassSSVM"
+        more = "explain knows a SegmentSSVM and a DependencySSVM, too"
+        raise TypeError(f"{what} ({more}, and top_features a MultilabelSSVM and a GraphSSVM).")
     labels = model.classes_.tolist()
     n, none = len(labels), np.zeros(len(labels))
     features = "token_coef_" if "token" in layout else "emission_coef_" if is_chain else "coef_"
@@ -348,7 +349,8 @@ def explain(
     blocks = read_blocks(model)
     names = find_names(model, feature_names)
     if blocks.is_chain:
-        matrix = model._read_tokens(one, None)[0].astype(np.float64)
+        with retell("", " Of several examples, index= says which." if index is None else ""):
+            matrix = model._read_tokens(one, None)[0].astype(np.float64)
     else:
         one = one if index is not None else x if sp.issparse(x) else np.atleast_2d(x)
         matrix = as_csr(model._new_rows(one)).astype(np.float64)
