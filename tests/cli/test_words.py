@@ -228,6 +228,7 @@ def test_likely_mistakes(content, words, tmp_path):
     [
         ("Ann N\n".encode("utf-16"), "is UTF-16; convert it (iconv -f UTF-16"),
         (b"\xfd7zXZ\0\0", "neither text nor IDX; unpack it"),
+        (b'[{"tokens": ["Ann"], "tags": ["O"]}]', "one JSON list"),
         (b"\n\n", "file is empty"),
         (b"# a = 1\n# b = 2\n", "file is empty"),
     ],

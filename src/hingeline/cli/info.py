@@ -128,7 +128,7 @@ def _facts(estimator: Any) -> dict[str, Any]:
         "dual": _plain(estimator.dual_objective_),
         "gap": _plain(estimator.duality_gap_),
         **{f"{name} over the outputs found": _plain(value) for name, value in found.items()},
-        "stopped": estimator.stop_reason_,
+        "stopped": estimator.stop_reason_.removeprefix("callback: "),
         "passes": estimator.n_iter_,
         "metadata": getattr(estimator, "metadata_", {}),
     }
