@@ -51,7 +51,7 @@ def info(
         facts |= _facts(estimator)
         if files.holds_sets(estimator):
             what = f"{', '.join(named[:1])} does not work for sets of labels"
-            files.require(not named, f"{what}: read coef_ and pairwise_coef_ in Python.")
+            files.require(named in ([], ["--top"]), f"{what}: read pairwise_coef_ in Python.")
             facts["labels"] = files.layout_of(estimator, model).labels
             facts["pairs of labels"] = len(estimator.edges_)
         facts |= describe_annealing(estimator)

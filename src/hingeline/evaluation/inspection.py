@@ -89,9 +89,11 @@ def find_names(model: Any, given: Names = None, counted: bool = True) -> Names:
         names: Sequence[str] = encoder.get_feature_names_out()
         if len(names) >= model.n_features_in_:  # it may have met more since
             return names[: model.n_features_in_]
-    zero_based = getattr(model, "metadata_", {}).get("layout", {}).get("zero_based")
-    if counted and zero_based is not None:  # as in the file
+    layout = getattr(model, "metadata_", {}).get("layout", {})  # of the file
+    if counted and (zero_based := layout.get("zero_based")) is not None:
         return [f"feature {k + (not zero_based)}" for k in range(model.n_features_in_)]
+    if layout.get("format") == "arff" and len(layout["columns"]) == model.n_features_in_:
+        return list(layout["columns"])
     return getattr(model, "feature_names_in_", None)
 
 
