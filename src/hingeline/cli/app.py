@@ -96,7 +96,7 @@ class _Group(TyperGroup):
         function = getattr(import_module(f"hingeline.cli.{name}"), name)
         paragraphs = cleandoc(function.__doc__).split("\n\n")
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        single.command(cmd_name, help=text, context_settings=_HELP)(function)
+        single.command(cmd_name, help=text)(function)
         command: Any = typer.main.get_command(single)
         if len(command.params) > 16:
             for parameter in command.params:
@@ -118,12 +118,12 @@ class _Group(TyperGroup):
             raise typer.Exit(INTERRUPTED) from None
 
 
-_HELP = {"help_option_names": ["--help", "-h"]}
-_make_app = partial(
-    typer.Typer, add_completion=False, pretty_exceptions_enable=False, context_settings=_HELP
-)
-_ABOUT = "Structured SVMs, trained to a certified optimum."
-app = _make_app(name="hingeline", cls=_Group, help=_ABOUT, no_args_is_help=True)
+_make_app = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False)
+_KNOWN: dict[str, Any] = {
+    "help": "Structured SVMs, trained to a certified optimum.",
+    "context_settings": {"help_option_names": ["--help", "-h"]},  # of commands, too
+}
+app = _make_app(name="hingeline", cls=_Group, no_args_is_help=True, **_KNOWN)
 
 
 def main() -> None:

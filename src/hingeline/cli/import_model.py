@@ -23,11 +23,8 @@ def import_model(
     from hingeline.modelfile.foreign import import_crfsuite, import_liblinear
 
     check_target("--model", model, str(file))
-    estimator: Any
-    if origin is Origin.crfsuite:
-        estimator, layout = import_crfsuite(file), files.Layout("crfsuite", "sequences")
-    else:
-        layout = files.Layout("svmlight", "flat", zero_based=False)
-        estimator = import_liblinear(file)
+    named, layout = origin is Origin.crfsuite, files.Layout("crfsuite", "sequences")
+    layout = layout if named else files.Layout("svmlight", "flat", zero_based=False)
+    estimator: Any = import_crfsuite(file) if named else import_liblinear(file)
     estimator.save(model, metadata={"layout": asdict(layout), "imported": file.name})
     typer.echo(f"{model}: {len(estimator.classes_)} labels, {estimator.n_features_in_:,} features")

@@ -73,7 +73,6 @@ class Tagger:
             {
                 "rows": [*map(list, rows)],
                 "labels": [*map(str, y.tolist())],
-                # None, where there is no other label: JSON knows no infinity.
                 "leads": [x if x < math.inf else None for x in scores.max(axis=1).tolist()],
             }
             for rows, y, scores in found
@@ -268,9 +267,8 @@ def serve(
 
     estimator = files.load_model(model)
     layout = files.layout_of(estimator, model)
-    if layout.kind != "tokens" or layout.task != "labels":
-        what = f"{model} does not label words one by one"
-        raise ValueError(f"{what}: serve is for models of columns with --task labels.")
+    what = f"{model} does not label words one by one: serve is for models of columns with"
+    files.require((layout.kind, layout.task) == ("tokens", "labels"), f"{what} --task labels.")
     what = f"--output: {model} holds no training state to learn from corrections"
     learns = output is None or estimator.n_examples_ > 0
     files.require(learns, f"{what}: train it with --keep-state.")

@@ -142,8 +142,7 @@ def read_blocks(model: Any) -> Blocks:
     is_chain, has_boundary = bool({"emission", "token"} & {*layout}), "start" in layout
     if not (is_chain or ("coef" in layout and set(layout) <= {"coef", "intercept"})):
         what = f"{type(model).__name__} cannot be inspected: pass a ChainSSVM or a MulticlassSSVM"
-        more = "explain knows a SegmentSSVM and a DependencySSVM, too"
-        raise TypeError(f"{what} ({more}, and top_features a MultilabelSSVM and a GraphSSVM).")
+        raise TypeError(f"{what} (explain knows segments and trees, too, top_features also sets).")
     labels = model.classes_.tolist()
     n, none = len(labels), np.zeros(len(labels))
     features = "token_coef_" if "token" in layout else "emission_coef_" if is_chain else "coef_"
@@ -212,7 +211,10 @@ def top_features(model: Any, n: int = 10, feature_names: Names = None) -> list[F
     for k, label in enumerate(labels):
         own = model.segment_coef_[k] if more and k < len(model.classes_) else []
         weights = np.concatenate([features[k], [constant[k]], own])
-        for j in _both_ends(weights, n).tolist():
+        order = np.flatnonzero(weights)
+        order = order[np.argsort(-weights[order], kind="stable")]
+        ends = order[weights[order] > 0.0][:n], order[weights[order] < 0.0][-n:]
+        for j in np.concatenate(ends).tolist():
             d = len(features[k])
             name = _name(names, j) if j < d else CONSTANT if j == d else more[j - d - 1]
             rows.append(FeatureWeight(label, name, float(weights[j])))
@@ -221,14 +223,6 @@ def top_features(model: Any, n: int = 10, feature_names: Names = None) -> list[F
 
 def _name(names: Names, j: int) -> str:
     return f"x{j}" if names is None else str(names[j])
-
-
-def _both_ends(weights: Array, n: int) -> Array:
-    """Numbers of the n largest positive and the n smallest negative weights, largest first."""
-    order = np.flatnonzero(weights)
-    order = order[np.argsort(-weights[order], kind="stable")]
-    positive, negative = order[weights[order] > 0], order[weights[order] < 0]
-    return np.concatenate([positive[:n], negative[-n:]])
 
 
 def transition_table(model: Any) -> list[TransitionWeight]:

@@ -419,8 +419,7 @@ def _values(frame: Any, name: str, more: str = "") -> Array:
     what = f"a frame is expected, got {type(frame).__name__}: pass the frame and group=, the column"
     require(hasattr(frame, "columns"), f"{what} of sentences.", TypeError)
     there = ", ".join(map(repr, frame.columns))
-    what = f"the frame has no column {name!r}: name one of {there}{more}."
-    require(name in frame.columns, what)
+    require(name in frame.columns, f"the frame has no column {name!r}: name one of {there}{more}.")
     return np.asarray(frame[name].to_numpy())
 
 
