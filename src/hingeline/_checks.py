@@ -103,7 +103,7 @@ def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = F
     word = "an integer" if integer else "a number"
     fine = isinstance(value, kind) and not isinstance(value, bool)
     require(fine, f"{name} must be {word}, got {show(value)}.", TypeError)
-    more = " (float('inf') is a hard margin)" if infinite else " and finite" * (not value <= 0)
+    more = " (infinity is a hard margin)" if infinite else " and finite" * (not value <= 0)
     fine = 0 < value <= most or (infinite and value == math.inf)
     require(fine, f"{name} must be greater than 0{more}, got {show(value)}.")
 
@@ -146,7 +146,7 @@ def check_common(estimator: Any) -> None:
         try:
             scheme_name(estimator.scheme)
         except ValueError:
-            known = f"None, 'none', 'auto' or one of {', '.join(SCHEMES)}"
+            known = f"'none', 'auto' or one of {', '.join(SCHEMES)}"
             raise ValueError(f"scheme must be {known}, got {show(estimator.scheme)}.") from None
     for callback in as_callbacks(estimator.callbacks):
         require(callable(callback), f"callbacks must be callable, got {show(callback)}.", TypeError)

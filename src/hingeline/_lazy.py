@@ -15,7 +15,8 @@ def read_stub(package: str, file: str) -> tuple[dict[str, str], Callable[[str], 
     The stub beside the package, which type checkers read, is the one list of the names. Modules
     of the package are found as well: hingeline.features without an import of it.
     """
-    stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+    path = Path(file).with_suffix(".pyi")
+    stub = path.read_text(encoding="utf-8") if path.exists() else ""
     homes = {name: home for home, name in re.findall(r"^from (\S+) import (\w+)", stub, re.M)}
     module = vars(sys.modules[package])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import Array, positive, require, warn
+from hingeline._checks import Array, positive, require, retell, warn
 from hingeline.core.results import PassState
 from hingeline.modelfile.files import ModelFileError, read_model, write_model
 
@@ -47,7 +47,8 @@ class EarlyStopping:
         if isinstance(scoring, str):
             from hingeline.evaluation.metrics import scorer
 
-            scoring = scorer(scoring)
+            with retell("scoring: "):
+                scoring = scorer(scoring)
         self.estimator = estimator
         self.X, self.y = X, y
         self.patience, self.scoring, self.score_params = patience, scoring, score_params

@@ -165,7 +165,9 @@ def test_info(folder):
     facts = json.loads(done("info", folder / "arff.hinge", "--json"))
     assert facts["labels"] == NAMES
     assert facts["pairs of labels"] == 2
-    for option in (("--top", 3), ("--transitions",), ("--weights", folder / "w.tsv")):
+    top = done("info", folder / "arff.hinge", "--top", 1)
+    assert "\n  happy\ta\t+" in top  # as the attributes are called
+    for option in (("--transitions",), ("--weights", folder / "w.tsv")):
         assert str(option[0]) in refused("info", folder / "arff.hinge", *option)
 
 

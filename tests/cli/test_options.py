@@ -149,6 +149,7 @@ def test_early_stopping(folder):
     ]
     # A certificate of the weights that were kept, not of later ones.
     assert result["relative_gap"] > 1e-7
+    assert "stopped: the held-out score has not" in done("info", folder / "m.hinge")
 
 
 @pytest.mark.parametrize(("ending", "content"), [("svm", svmlight), ("svmhmm", svmhmm)])

@@ -162,3 +162,13 @@ def test_a_closed_stream(tmp_path, closed):
     )
     _, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.subprocess
+def test_text_for_a_pipe_is_utf_8_whatever_the_system_writes(monkeypatch):
+    """The help has an ellipsis, explanations arrows and words of any language."""
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    process = spawn("train", "-h", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, err) == (0, b"")
+    assert "hingeline train [OPTIONS] {DATA…}" in out.decode()

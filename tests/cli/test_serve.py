@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import numpy as np
 import pytest
 
 import hingeline
@@ -142,6 +143,13 @@ def test_a_label_without_an_alternative_can_be_corrected(
     monkeypatch.setattr(type(tagger.estimator), "predict", lambda self, *a, **k: refuse(*a, **k))
     why = tagger.explain([["Rome"], ["."]], 0)
     assert why["reasons"] == []
+    lead = type(tagger.estimator).decision_function
+    monkeypatch.setattr(
+        type(tagger.estimator), "decision_function", lambda *a: [x + np.inf for x in lead(*a)]
+    )
+    found = tagger.tag("Rome")
+    assert found["sentences"][0]["leads"] == [None]
+    assert json.loads(json.dumps(found, allow_nan=False)) == found  # browsers know no Infinity
     assert len(why["nbest"]) > 1
 
 

@@ -97,6 +97,8 @@ def test_what_is_not_installed_stays_missing():
 
 def test_the_package_offers_its_modules_without_an_import():
     assert run("import hingeline; print(hingeline.data.read_conll.__name__)") == "read_conll"
+    deep = "hingeline.evaluation.inspection.explain, hingeline.modelfile.foreign.import_crfsuite"
+    assert "function explain" in run(f"import hingeline; print({deep})")
     with pytest.raises(AttributeError, match="'hingeline' has no attribute 'ChainSVM'") as told:
         hingeline.ChainSVM  # noqa: B018
     assert (told.value.name, told.value.obj) == ("ChainSVM", hingeline)  # Did you mean ChainSSVM?

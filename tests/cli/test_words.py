@@ -88,6 +88,18 @@ def test_columns_are_found_by_name(folder, tmp_path):
     assert "has no column pos, which the model was trained on: it has word, lemma, tag" in message
 
 
+def test_a_header_that_training_was_told_of_is_one_in_other_files(tmp_path):
+    """With and without labels, in pieces and as a whole; the last line was labelled as a token."""
+    names, rows = "mot cat etiquette\n", "Ann N B-PER\nran V O\n\nBob N B-PER\nsat V O\n"
+    train, model = write(tmp_path / "train", names + rows), tmp_path / "m.hinge"
+    done("train", train, "-m", model, "--columns", "mot,cat,etiquette", "-q")
+    out = done("predict", model, train).splitlines()
+    assert out[:2] == ["mot cat etiquette predicted", "Ann N B-PER B-PER"]
+    bare = write(tmp_path / "bare", "mot cat\nAnn N\nran V\n")
+    assert done("predict", model, bare) == "mot cat predicted\nAnn N B-PER\nran V O\n"
+    assert json.loads(done("evaluate", model, train, "--json"))["n_tokens"] == 4
+
+
 def test_comments_and_headers_are_not_learned(tmp_path):
     plain = conll(TRAIN, 0, 2)
     dressed = "word tag\n" + "\n\n".join(
@@ -228,6 +240,7 @@ def test_likely_mistakes(content, words, tmp_path):
     [
         ("Ann N\n".encode("utf-16"), "is UTF-16; convert it (iconv -f UTF-16"),
         (b"\xfd7zXZ\0\0", "neither text nor IDX; unpack it"),
+        (b'[{"tokens": ["Ann"], "tags": ["O"]}]', "one JSON list"),
         (b"\n\n", "file is empty"),
         (b"# a = 1\n# b = 2\n", "file is empty"),
     ],

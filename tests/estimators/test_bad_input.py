@@ -15,13 +15,16 @@ from hingeline import (
     SSVM,
     ChainSSVM,
     DependencySSVM,
+    EarlyStopping,
     Graph,
     GraphSSVM,
     MulticlassSSVM,
     MultilabelSSVM,
+    SegmentSSVM,
     Structure,
 )
 from hingeline.constraints import MinLength
+from hingeline.evaluation.inspection import explain
 from hingeline.evaluation.metrics import evaluate, iou_score
 from hingeline.features import (
     ArcFeatures,
@@ -728,9 +731,49 @@ WORDS = [[{"form": "dogs"}, {"form": "bark"}]]
 NAN = float("nan")
 ROWS = [{"tokens": ["dogs", "bark"], "ner_tags": [0, 0]}]
 TAGGER = lambda: ChainSSVM(tol=0.5).fit([["a", "b"]] * 3, [["A", "B"]] * 3)  # noqa: E731
+
+
+class Wordless(Structure):
+    """Forgets to return the loss."""
+
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        return x
+
+    def loss(self, y_true: Any, y: Any) -> Any:
+        pass
+
+    def decode(self, x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
+        return np.array([0])
+
+
 ODD = [
     (lambda: Graph.from_image("x.png"), TypeError, "image is 'x.png': pass its pixels as numbers"),
     (lambda: ChainSSVM().fit(ROWS, [["O", "O"]]), TypeError, r"X\[0\] is a dict with the lists"),
+    (
+        lambda: ChainSSVM().fit([{"word": "a", "ends": ["a"]}], [["O"]]),
+        TypeError,
+        r"the lists 'ends': of a sentence, pass one, .*; of one token, pass \[X\]",
+    ),
+    (
+        lambda: ChainSSVM().fit([pd.DataFrame({"sentence": [1], "word": ["a"]})], [["O"]]),
+        ValueError,
+        "a frame with texts and numbers: keep its columns of texts",
+    ),
+    (
+        lambda: from_frame(pd.DataFrame({"sentence": [1], "word": ["a"]})),
+        ValueError,
+        "no column 'tag': .*, or pass label=None",
+    ),
+    (lambda: SSVM(Wordless()).fit(X, [0] * 4), TypeError, r"y\[0\]\) must be a number, got None"),
+    (
+        lambda: SegmentSSVM(segment_features=SegmentTemplates(lexicon={"c": [("a", "b")]})).fit(
+            [["a"]], [["O"]]
+        ),
+        TypeError,
+        "phrases, all strings",
+    ),
+    (lambda: EarlyStopping(None, X, X, scoring="f1"), ValueError, "scoring: name='f1' is not"),
+    (lambda: explain(TAGGER(), [["a"], ["b", "a"]]), ValueError, "index= says which"),
     (lambda: ChainSSVM().fit([[None, "a"]], [["O", "O"]]), TypeError, r"token 0 of X\[0\] is None"),
     (lambda: ChainSSVM().fit([[NAN, "a"]], [["O", "O"]]), TypeError, r"token 0 of X\[0\] is nan"),
     (

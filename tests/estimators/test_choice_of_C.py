@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 
 from hingeline import SSVM, ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM, load
+from hingeline.core import loop
 from hingeline.estimators import base, paths
 
 
@@ -158,3 +159,20 @@ def test_bad_input() -> None:
         ChainSSVM("best").fit(*chains(9))
     with pytest.raises(ValueError, match=r"partial_fit needs a C that stays.*C_"):
         clone(MulticlassSSVM("auto")).partial_fit(X, y)
+
+
+def test_an_interruption_ends_the_search(monkeypatch: Any) -> None:
+    """It ended one trial, and the search went on as if nobody had asked it to stop."""
+    sweeps, step = [], loop.Progress.step
+
+    def interrupt(self: Any, *arguments: Any) -> Any:
+        sweeps.append(1)
+        if len(sweeps) == 3:
+            raise KeyboardInterrupt
+        return step(self, *arguments)
+
+    monkeypatch.setattr(loop.Progress, "step", interrupt)
+    X, y = rows(noise=3.0)
+    with pytest.raises(KeyboardInterrupt):
+        MulticlassSSVM("auto", tol=1e-6, random_state=0).fit(X, y)
+    assert len(sweeps) == 3

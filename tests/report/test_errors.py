@@ -253,5 +253,7 @@ def test_graphs_without_pictures_say_what_is_confused(pictures, page_of):
     assert "sky taken for→ grass: 1" in " ".join(item.one("ul").text.split())
     with pytest.raises(ValueError, match="regions has 1 entries and y_true has 8"):
         render_report(model, y_true=y, y_pred=wrong, regions=[(2, 3)])
+    with pytest.raises(ValueError, match=r"regions\[\d\]: truth has 6 labels, but shape=\(3, 3\)"):
+        render_report(model, y_true=y, y_pred=wrong, regions=[(3, 3)] * 8)
     with pytest.raises(ValueError, match="pass regions with them"):
         render_report(model, y_true=y, y_pred=wrong, images=[None])

@@ -119,8 +119,11 @@ class _Group(TyperGroup):
 
 
 _make_app = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False)
-_ABOUT = "Structured SVMs, trained to a certified optimum."
-app = _make_app(name="hingeline", cls=_Group, help=_ABOUT, no_args_is_help=True)
+_KNOWN: dict[str, Any] = {
+    "help": "Structured SVMs, trained to a certified optimum.",
+    "context_settings": {"help_option_names": ["--help", "-h"]},  # of commands, too
+}
+app = _make_app(name="hingeline", cls=_Group, no_args_is_help=True, **_KNOWN)
 
 
 def main() -> None:
@@ -131,6 +134,9 @@ def main() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever started us: the next file would be it
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    stream: Any  # what a terminal cannot show is a question mark there
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(**{"errors": "replace"} if stream.isatty() else {"encoding": "utf-8"})
     warnings.showwarning = lambda message, *place: typer.echo(f"hingeline: {message}", err=True)
     try:
         app(prog_name="hingeline")
@@ -216,7 +222,7 @@ Select = Annotated[str | None, Option(
     show_default="dev with --dev, else violations",
 )]
 # fmt: on
-Tol = Annotated[float, Option(help="Stop at this certified gap, as a share of the objective.")]
+Tol = Annotated[float, Option(help="Stop at this certified gap, as a share: 0.05 is 5 %.", max=1.0)]
 Scheme = Annotated[str | None, Option(help="Enforce this tag scheme: auto, none, IOB2, …")]
 MaxIter = Annotated[int, Option(min=1, help="Make at most this many passes.")]
 Constraints = Annotated[str | None, Option(help="Rules: a TOML file, citations or seminars.")]
@@ -269,6 +275,8 @@ def check_target(option: str, target: str | Path, *read: str | Path | None) -> N
     if target == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
         return  # the standard output, or a device
     with blame(option):
+        if str(target) == "-":  # of an option that wants a file
+            raise ValueError("the standard output will not do: name a file.")
         if _files.check_target(path) in [Path(n).resolve() for n in read if n not in (None, "-")]:
             raise ValueError(f"{path} is also an input: name another file.")
 

@@ -40,12 +40,9 @@ def convert(
         files.require(ending in _ENDINGS, f"{what}: pass one of {names}.")
         to = _ENDINGS[ending]
     check_target("OUTPUT", target, source)
-    known = None
-    if vocabulary is not None:
-        if vocabulary.exists():
-            known = data.read_vocabulary(vocabulary)
-        else:
-            check_target("--vocabulary", vocabulary)
+    known = data.read_vocabulary(vocabulary) if vocabulary and vocabulary.exists() else None
+    if vocabulary is not None and known is None:
+        check_target("--vocabulary", vocabulary)
     chosen = None if columns is None else [column_of(c) for c in split_names(columns) or ()]
     with files.Reporter(source, 0 if target == "-" else None).during("converting"):
         used = data.convert(

@@ -7,7 +7,7 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from os.path import isfile
@@ -212,7 +212,13 @@ def open_like(path: str, layout: Layout, format: str = "auto") -> File:
             with suppress(ParseError):
                 found = detect_format(source)
                 format = found if found in WORDS else format
-    return File(labelled.title_of(path), source, find_format(format))
+    file = File(labelled.title_of(path), source, find_format(format))
+    if format != "conll" or layout.kind != "tokens":
+        return file
+    with nullcontext(source) if isinstance(source, TextSource) else open_text(source) as text:
+        head = text.peek(2**16).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    every = layout.names or [*layout.columns, layout.label]
+    return File(*file[:3], *header_of(head, every, [n for n in every if n != layout.label]))
 
 
 def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samples]:
@@ -223,13 +229,11 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
     if name not in _ENDS or numbers:
         yield read_like(opened, layout, width)
         return
-    header, ends, seen = b"", _ENDS[name], False
+    header, ends, seen = opened.header, _ENDS[name], False
     held: list[Samples] = []  # of comments, as long as nothing else was seen
     with open_text(opened.source) as text:
-        head = text.peek(2**16).removeprefix(b"\xef\xbb\xbf").split(b"\n")
-        if name == "conll":
-            header = header_of(head)
-        elif name == "csv":
+        if name == "csv":
+            head = text.peek(2**16).removeprefix(b"\xef\xbb\xbf").split(b"\n")
             header = next(filter(bytes.strip, head), b"").rstrip()
             from hingeline.data.records import find_ends
 
@@ -291,10 +295,11 @@ def read_like(
     ``width`` is the number of the model's features, None where it encodes named ones by itself;
     ``grow`` keeps features beyond those; ``empty``: it may hold nothing.
     """
-    path, _, found = file
+    path, _, found = file[:3]
     by_name = found.name == layout.format == "arff"  # the model knows which attributes are labels
     based = None if layout.zero_based is None else True
-    data = labelled.read_file(file, empty, zero_based=based, labels=[] if by_name else None)
+    options = {"zero_based": based, "labels": [] if by_name else None, "names": file.names}
+    data = labelled.read_file(file, empty, **options)
     holds, takes = (_KINDS.get(kind, kind) for kind in (found.kind, layout.kind))
     what = f"{path} holds {holds} ({found.name}), but the model takes {takes} ({layout.format})."
     require(holds == takes, what)

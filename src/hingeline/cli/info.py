@@ -51,7 +51,7 @@ def info(
         facts |= _facts(estimator)
         if files.holds_sets(estimator):
             what = f"{', '.join(named[:1])} does not work for sets of labels"
-            files.require(not named, f"{what}: read coef_ and pairwise_coef_ in Python.")
+            files.require(named in ([], ["--top"]), f"{what}: read pairwise_coef_ in Python.")
             facts["labels"] = files.layout_of(estimator, model).labels
             facts["pairs of labels"] = len(estimator.edges_)
         facts |= describe_annealing(estimator)
@@ -128,7 +128,7 @@ def _facts(estimator: Any) -> dict[str, Any]:
         "dual": _plain(estimator.dual_objective_),
         "gap": _plain(estimator.duality_gap_),
         **{f"{name} over the outputs found": _plain(value) for name, value in found.items()},
-        "stopped": estimator.stop_reason_,
+        "stopped": estimator.stop_reason_.removeprefix("callback: "),
         "passes": estimator.n_iter_,
         "metadata": getattr(estimator, "metadata_", {}),
     }

@@ -7,6 +7,7 @@ page of the web cannot reach the model through the browser.
 
 import io
 import json
+import math
 import sys
 import threading
 from contextlib import suppress
@@ -72,7 +73,7 @@ class Tagger:
             {
                 "rows": [*map(list, rows)],
                 "labels": [*map(str, y.tolist())],
-                "leads": scores.max(axis=1).tolist(),
+                "leads": [x if x < math.inf else None for x in scores.max(axis=1).tolist()],
             }
             for rows, y, scores in found
         ]
@@ -200,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
             except OSError as error:  # the model could not be written
                 self._fail(500, f"{tagger.target}: {error.strerror}.")
             else:
-                self._answer(200, json.dumps(found).encode(), "application/json")
+                self._answer(200, json.dumps(found, allow_nan=False).encode(), "application/json")
 
     def _is_own(self) -> bool:
         """Refuse what another page, or another name of this machine, asks for."""
@@ -266,9 +267,8 @@ def serve(
 
     estimator = files.load_model(model)
     layout = files.layout_of(estimator, model)
-    if layout.kind != "tokens" or layout.task != "labels":
-        what = f"{model} does not label words one by one"
-        raise ValueError(f"{what}: serve is for models of columns with --task labels.")
+    what = f"{model} does not label words one by one: serve is for models of columns with"
+    files.require((layout.kind, layout.task) == ("tokens", "labels"), f"{what} --task labels.")
     what = f"--output: {model} holds no training state to learn from corrections"
     learns = output is None or estimator.n_examples_ > 0
     files.require(learns, f"{what}: train it with --keep-state.")

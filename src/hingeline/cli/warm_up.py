@@ -88,7 +88,8 @@ def warm_up(
             name, compiled = done.result()
             total += compiled
             progress.update(task, advance=1)
-            progress.say(f"{name}: {compiled} kernels compiled" if compiled else f"{name}: ready")
+            found = f"{count_of(compiled, 'kernel')} compiled" if compiled else "ready"
+            progress.say(f"{name}: {found}")
     files = list(folder.glob("*.nbc"))
     size = sum(file.stat().st_size for file in files) / 1e6
     kept = f"{folder} holds {len(files)} ({size:.0f} MB)"

@@ -24,6 +24,7 @@ from threadpoolctl import ThreadpoolController
 
 from hingeline._checks import Array, warn
 from hingeline._jit import COMPILING
+from hingeline._words import count_of
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import HistoryRow, PassState, Result, read_history, relative
 from hingeline.core.solver import CertifiedSolver
@@ -504,4 +505,5 @@ def _only_integrality(solver: CertifiedSolver, gap: float, integrality: float, t
 
 def warn_unfinished(name: str, passes: int, reason: str, rest: str) -> None:
     """Say that a run stopped short of its tolerance; ``rest`` says how far, and the remedy."""
-    warn(f"{name} stopped after {passes} passes ({reason}) and {rest}.", ConvergenceWarning)
+    after = count_of(passes, "pass", "passes")
+    warn(f"{name} stopped after {after} ({reason}) and {rest}.", ConvergenceWarning)

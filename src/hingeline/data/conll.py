@@ -100,12 +100,13 @@ def _first_token(lines: list[bytes]) -> int | None:
     return next(plain, found[0] if found else None)
 
 
-def header_of(lines: list[bytes]) -> bytes:
-    """The first line of a file if it names the columns, else nothing."""
+def header_of(lines: list[bytes], *known: Sequence[str]) -> tuple[bytes, list[str] | None]:
+    """The first line of a file and its fields, if these name the columns, as ``known`` ones do."""
     k = _first_token(lines)
     line = b"" if k is None else lines[k].removesuffix(b"\r")
     row = line.decode(errors="replace").split("\t" if b"\t" in line else None)
-    return line if row and is_header(row) else b""
+    named = len(row) > 1 and any(is_header(row, names) for names in (None, *known))
+    return (line, row) if named else (b"", None)
 
 
 def is_header(row: Sequence[str], names: Sequence[str] | None = None) -> bool:
@@ -146,10 +147,10 @@ def add_columns(raw: bytes, columns: Sequence[Sequence[str]], names: Sequence[st
         return raw
     separator = b"\t" if b"\t" in lines[k] else b" "
     exact = separator if separator == b"\t" else None
-    header = header_of(lines)
     width = len(lines[k].split(exact))
     kept = _blank_out([line.removesuffix(b"\r") for line in lines], exact, width, True)
     rows = zip(*columns, strict=True)
+    header = sum(map(bool, map(bytes.strip, kept))) > len(columns[0])
     for n, line in enumerate(kept):
         if line.strip():
             fields = names if n == k and header else next(rows)

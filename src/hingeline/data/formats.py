@@ -245,11 +245,8 @@ def detect_format(source: File) -> str:
     first = next((line.lstrip() for line in lines if not line.lstrip().startswith("%")), "")
     if first.lower().startswith(("@relation", "@attribute")):
         return "arff"
-    if re.match(r'\s*\{\s*"', lines[0]):
+    if re.match(r'\s*(\[\s*)?\{\s*"', "\n".join(lines[:3])):
         return "jsonl"
-    if re.match(r'\s*\[\s*\{\s*"', "\n".join(lines[:3])):
-        how = "write one object per line (JSON lines), as jq -c '.[]' does"
-        raise text.error(f"the file is one JSON list; {how}.")
     if lines[0].lstrip().startswith("(") and _is_trees(content):
         return "trees"
     if _is_conllu(lines):

@@ -78,6 +78,8 @@ class File(NamedTuple):
     path: str
     source: Any  # what readers take: a pipe cannot be opened twice
     format: Format
+    header: bytes = b""  # of CoNLL columns
+    names: list[str] | None = None  # of the columns, in the header
 
 
 def is_remote(path: str) -> bool:
@@ -131,7 +133,7 @@ def read_labelled(
     ``task`` is one of TASKS. Where the file is not the ``whole`` but one of several, numbered
     features keep a column 0, as another file may have one.
     """
-    path, _, found = file
+    path, _, found = file[:3]
     name = found.name
     if columns is not None and len(set(columns)) < len(columns):
         raise ValueError(f"columns={','.join(columns)} has a name twice: give each its own.")
@@ -205,7 +207,7 @@ def is_blank(table: TokenTable, label: str, format: str) -> bool:
 
 def read_file(file: File, empty: bool, **options: Any) -> Any:
     """The data of a file, all of a CoNLL-U document; one without any may be ``empty``."""
-    path, source, found = file
+    path, source, found = file[:3]
     if found.name == "conllu":
         data: Any = read_conllu(source)
         inputs = data.table

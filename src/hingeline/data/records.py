@@ -229,6 +229,8 @@ def _say_unequal(lists: dict[str, list[str]], *names: str) -> str:
 
 def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
     """The lists of words, tags and the like in an object."""
+    what = "the file is one JSON list; write one object per line (JSON lines), as jq -c '.[]' does."
+    text.require(not re.match(r"\s*\[\s*(\{|$)", line), what)
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:

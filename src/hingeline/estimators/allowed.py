@@ -42,9 +42,9 @@ def choose_scheme(
     if wrong is None:
         return name
     how = f"the labels with hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"
-    require(auto, f"{wrong} Repair {how}, or pass scheme=None.")
+    require(auto, f"{wrong} Repair {how}, or pass scheme='none'.")
     what = f"scheme='auto' found {name}, but {wrong} No scheme is enforced"
-    warn(f"{what}: repair {how}, or pass scheme=None.")
+    warn(f"{what}: repair {how}, or pass scheme='none'.")
     return None
 
 

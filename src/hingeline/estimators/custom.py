@@ -121,10 +121,10 @@ class SSVM(BaseSSVM, BaseModel):
         decode, feature = methods["decode"], methods["joint_feature"]
         for i, truth in enumerate(outputs[:3]):
             loss = partial(custom.find_loss(structure), X[i], truth)
-            what = f"loss(y[{i}], y[{i}])"
-            require_type(np.ndim(loss(truth)) == 0, what, "a number", loss(truth))
-            what = f"{what} is {loss(truth):g}"
-            require(loss(truth) == 0.0, f"{what}: the loss of the true output must be 0.")
+            what, cost = f"loss(y[{i}], y[{i}])", np.asarray(loss(truth))
+            fine = cost.ndim == 0 and cost.dtype.kind in "fiub"
+            require_type(fine, what, "a number", loss(truth))
+            require(cost == 0.0, f"{what} is {cost:g}: the loss of the true output must be 0.")
             guesses = [rng.normal(size=width) for _ in range(3)]
             try:
                 drawn = [decode(X[i], w, NO_OUTPUT, 0.0) for w in guesses]

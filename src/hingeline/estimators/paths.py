@@ -217,7 +217,10 @@ class HeldOut:
         """A fit of the rest: result, multipliers and solver."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the trial says how far it came
-            return self.model._solve_with(self.compiled, self.rest, start, *C, **options)
+            found = self.model._solve_with(self.compiled, self.rest, start, *C, **options)
+        if found[0].stop_reason == "interrupted":  # which is meant for the whole search
+            raise KeyboardInterrupt
+        return found
 
     def follow(self, C: float, dual: DualMemory, step: float) -> tuple[float, DualMemory]:
         """The last step down at which multipliers are within bounds, where they are as good."""

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, as_csr, positive, require
+from hingeline._checks import Array, as_csr, positive, require, retell
 from hingeline.core.results import Rows, align
 from hingeline.data.text import atomic_text
 from hingeline.features.input import plain_labels
@@ -89,9 +89,11 @@ def find_names(model: Any, given: Names = None, counted: bool = True) -> Names:
         names: Sequence[str] = encoder.get_feature_names_out()
         if len(names) >= model.n_features_in_:  # it may have met more since
             return names[: model.n_features_in_]
-    zero_based = getattr(model, "metadata_", {}).get("layout", {}).get("zero_based")
-    if counted and zero_based is not None:  # as in the file
+    layout = getattr(model, "metadata_", {}).get("layout", {})  # of the file
+    if counted and (zero_based := layout.get("zero_based")) is not None:
         return [f"feature {k + (not zero_based)}" for k in range(model.n_features_in_)]
+    if layout.get("format") == "arff" and len(layout["columns"]) == model.n_features_in_:
+        return list(layout["columns"])
     return getattr(model, "feature_names_in_", None)
 
 
@@ -139,8 +141,8 @@ def read_blocks(model: Any) -> Blocks:
     layout = _read_layout(model)
     is_chain, has_boundary = bool({"emission", "token"} & {*layout}), "start" in layout
     if not (is_chain or ("coef" in layout and set(layout) <= {"coef", "intercept"})):
-        what = f"{type(model).__name__} cannot be inspected"
-        raise TypeError(f"{what}: pass a ChainSSVM or a MulticlassSSVM.")
+        what = f"{type(model).__name__} cannot be inspected: pass a ChainSSVM or a MulticlassSSVM"
+        raise TypeError(f"{what} (explain knows segments and trees, too, top_features also sets).")
     labels = model.classes_.tolist()
     n, none = len(labels), np.zeros(len(labels))
     features = "token_coef_" if "token" in layout else "emission_coef_" if is_chain else "coef_"
@@ -210,9 +212,10 @@ def top_features(model: Any, n: int = 10, feature_names: Names = None) -> list[F
         own = model.segment_coef_[k] if more and k < len(model.classes_) else []
         weights = np.concatenate([features[k], [constant[k]], own])
         order = np.flatnonzero(weights)
-        order = order[np.argsort(-weights[order], kind="stable")]  # the largest first
-        d, n_positive = len(features[k]), np.count_nonzero(weights > 0)
-        for j in [*order[:n_positive][:n].tolist(), *order[n_positive:][-n:].tolist()]:
+        order = order[np.argsort(-weights[order], kind="stable")]
+        ends = order[weights[order] > 0.0][:n], order[weights[order] < 0.0][-n:]
+        for j in np.concatenate(ends).tolist():
+            d = len(features[k])
             name = _name(names, j) if j < d else CONSTANT if j == d else more[j - d - 1]
             rows.append(FeatureWeight(label, name, float(weights[j])))
     return Rows(rows)
@@ -342,7 +345,8 @@ def explain(
     blocks = read_blocks(model)
     names = find_names(model, feature_names)
     if blocks.is_chain:
-        matrix = model._read_tokens(one, None)[0].astype(np.float64)
+        with retell("", " Of several examples, index= says which." if index is None else ""):
+            matrix = model._read_tokens(one, None)[0].astype(np.float64)
     else:
         one = one if index is not None else x if sp.issparse(x) else np.atleast_2d(x)
         matrix = as_csr(model._new_rows(one)).astype(np.float64)

@@ -232,9 +232,10 @@ def _plain(X: Any, lengths: Any = None) -> Any:
     for i, x in enumerate(X):
         if isinstance(x, str) and len(x.split()) > 1:
             raise TypeError(f"X[{i}] is one string: cut it into tokens, such as X[{i}].split().")
-        if isinstance(x, dict) and any(map(is_list, x.values())):
-            what = f"X[{i}] is a dict with the lists {', '.join(map(repr, x)):.80}"
-            raise TypeError(f"{what}: pass one of each, X=[x[name] for x in X], and likewise y.")
+        if isinstance(x, dict) and (lists := [name for name in x if is_list(x[name])]):
+            what = f"X[{i}] is a dict with the lists {', '.join(map(repr, lists)):.80}"
+            how = "of a sentence, pass one, X=[x[name] for x in X]; of one token, pass [X]"
+            raise TypeError(f"{what}: {how}.")
         if isinstance(x, (str, bytes, dict, numbers.Real)):
             what = f"X[{i}] is {x!r:.40}, one token or number, not a sequence of tokens"
             raise TypeError(f"{what}: {how}.")
@@ -244,9 +245,11 @@ def _plain(X: Any, lengths: Any = None) -> Any:
 def _plain_sequence(x: Any) -> Any:
     """A sequence that is a column or a frame of its own, as ``groupby`` gives them."""
     values = x.to_numpy()
-    if values.dtype.kind in "fiub":
-        return values
-    return values.tolist() if values.ndim == 1 else [*map(tuple, values.tolist())]
+    if values.dtype.kind in "fiub" or values.ndim == 1:
+        return values if values.dtype.kind in "fiub" else values.tolist()
+    what = "a sequence is a frame with texts and numbers: keep its columns of texts, or of numbers"
+    require(len({isinstance(value, str) for value in values[:1].ravel()}) < 2, f"{what}.")
+    return [*map(tuple, values.tolist())]
 
 
 def frame_names(X: Any) -> Array | None:

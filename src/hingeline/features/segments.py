@@ -88,9 +88,10 @@ class SegmentTemplates(BaseEstimator):
 
     def _check(self) -> None:
         whole_number("min_count", self.min_count, 1)
-        fine = isinstance(self.lexicon, Mapping) and all(map(is_list, self.lexicon.values()))
+        known: Any = self.lexicon.values() if isinstance(self.lexicon, Mapping) else [None]
+        fine = all(is_list(texts) and all(isinstance(t, str) for t in texts) for texts in known)
         if self.lexicon is not None and not fine:
-            what = "lexicon must be a dict of names to lists or sets of phrases"
+            what = "lexicon must be a dict of names to lists or sets of phrases, all strings"
             raise TypeError(f"{what}, got {self.lexicon!r:.60}.")
 
     @property

@@ -362,7 +362,8 @@ def from_frame(
     order, offsets = _gather(_values(frame, group))
     y = None
     if label is not None:
-        labels = _values(frame, label)[order].tolist()
+        more = ", or pass label=None if there are no labels"
+        labels = _values(frame, label, more)[order].tolist()
         y = [labels[lo:hi] for lo, hi in pairwise(offsets.tolist())]
     values = {name: _values(frame, name) for name in read}
     numeric = [name for name, column in values.items() if column.dtype.kind in "fiub"]
@@ -406,11 +407,11 @@ def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentenc
     return np.array(column.tolist())
 
 
-def _values(frame: Any, name: str) -> Array:
+def _values(frame: Any, name: str, more: str = "") -> Array:
     what = f"a frame is expected, got {type(frame).__name__}: pass the frame and group=, the column"
     require(hasattr(frame, "columns"), f"{what} of sentences.", TypeError)
     there = ", ".join(map(repr, frame.columns))
-    require(name in frame.columns, f"the frame has no column {name!r}: name one of {there}.")
+    require(name in frame.columns, f"the frame has no column {name!r}: name one of {there}{more}.")
     return np.asarray(frame[name].to_numpy())
 
 

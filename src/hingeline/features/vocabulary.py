@@ -312,8 +312,8 @@ class Vocabulary(Layout):
         for source, own in zip(self.sources, codes, strict=True):
             if not source.calls and len(own) >= _ENOUGH and own.max() < 0:
                 name, value = table.names[source.column], table.values[source.column][0]
-                what = f"column {name!r} holds no value known from training, but {value!r:.40}"
-                warn(f"{what} …: are these the columns of training?")
+                what = f"no value of column {name!r} occurred in training, such as {value!r:.40}"
+                warn(f"{what}: are these the columns of training?")
         return self._rows(table, codes, edges, None, 1)
 
     def _rows(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import Array, require
+from hingeline._checks import Array, require, retell
 from hingeline._words import LONGEST, SPACE, brief, count, count_of, decimal, show
 from hingeline.evaluation.metrics import LabelPairs, count_spans, draw_sums, pair_labels, ratio
 from hingeline.report.figures import draw_png, plot_segmentation
@@ -295,7 +295,8 @@ def check_pictures(
         where: Any = {"shape": tuple(own.tolist())} if own.ndim == 1 else {"regions": own}
         where["image"] = None if images is None else images[i]
         given = {"classes": classes, "void_label": void, "title": ""}
-        figure = plot_segmentation(y_pred[i], y_true[i], **where, **given).figure
+        with retell(f"regions[{i}]: "):
+            figure = plot_segmentation(y_pred[i], y_true[i], **where, **given).figure
         return "data:image/png;base64," + base64.b64encode(draw_png(figure, 80)).decode()
 
     return draw
