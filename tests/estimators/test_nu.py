@@ -118,7 +118,7 @@ def test_weighted_examples_are_repeated_ones(iris: Any) -> None:
 
 def test_the_c_problem_at_c_(iris: Any) -> None:
     X, y = iris
-    model = MulticlassSSVM(slack="nu", nu=0.3, tol=1e-7, random_state=0).fit(X, y)
+    model = MulticlassSSVM(slack="nu", nu=0.3, scale=False, tol=1e-7, random_state=0).fit(X, y)
     other = MulticlassSSVM(model.C_, tol=1e-7, random_state=0).fit(X, y)
     # The same minimum to 1e-6; weights follow with the root of the gap.
     scaled = model.with_weights(model.weights_ / model.rho_)
@@ -212,6 +212,7 @@ def test_checkpoint(tmp_path: Any, kind: str, solver: str, iris: Any) -> None:
     cls = MulticlassSSVM if kind == "multiclass" else ChainSSVM
     nu = 0.3 if kind == "multiclass" else 1.0
     params = {"slack": "nu", "nu": nu, "solver": solver, "tol": 0.1, "random_state": 0}
+    params["scale"] = False  # scaled, iris takes one pass
     through = cls(**params).fit(X, y)
     path = tmp_path / "fit.ckpt"
 
@@ -290,6 +291,19 @@ def test_auto() -> None:
     again = ChainSSVM(slack="nu", nu="auto", random_state=0, n_jobs=2).fit(X, y)
     assert again.nu_path_ == trials
     assert np.array_equal(again.weights_, model.weights_)
+
+
+@pytest.mark.parametrize("seed", [0, 43])
+def test_auto_looks_near_the_least_nu(seed: int) -> None:
+    """Where classes overlap, half the largest ν is too small, or what the rest allow is (0)."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(60) % 4
+    X = 0.9 * rng.normal(size=(4, 5))[y] + rng.normal(size=(60, 5))
+    model = MulticlassSSVM(slack="nu", nu="auto", random_state=0).fit(X, y)
+    refused = max(trial.nu for trial in model.nu_path_ if trial.rho == 0.0)
+    assert min(trial.nu for trial in model.nu_path_ if trial.rho > 0.0) < 1.2 * refused
+    assert model.rho_ > 0.0
+    assert model.score(X, y) > 0.6
 
 
 def test_auto_needs_examples() -> None:

@@ -19,6 +19,7 @@ from hingeline import (
     MultilabelSSVM,
     SegmentSSVM,
     SemiSupervisedSSVM,
+    nu_path,
 )
 from hingeline.distributed import fit_blocks
 from hingeline.distributed.shards import Sequences, merge_rows
@@ -546,12 +547,23 @@ def test_tables_of_any_scale(tmp_path):
     assert pytest.approx(15.0 / 5.0) == model.C_  # four columns of size 1 and the constant
     model.save(tmp_path / "m.hinge")
     assert hingeline.load(tmp_path / "m.hinge").predict(X).tolist() == model.predict(X).tolist()
-    for params in ({"C": 1.0}, {"scale": False}, {"slack": "nu", "nu": 0.5}):
+    for params in ({"C": 1.0}, {"scale": False}):
         kept = MulticlassSSVM(max_iter=1, random_state=0).set_params(**params)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             kept.fit(1e-3 * X, y)
         assert not hasattr(kept, "feature_means_")
+
+
+@pytest.mark.parametrize("nu", [0.9, "auto"])
+def test_nu_on_tables_of_any_scale(nu):
+    X, y = make(MulticlassSSVM)
+    params = {"slack": "nu", "nu": nu, "random_state": 0, "tol": 1e-6}
+    model = MulticlassSSVM(**params).fit(X, y)
+    plain = MulticlassSSVM(**params).fit(StandardScaler().fit_transform(X), y)
+    np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-3 * abs(plain.coef_).max())
+    assert model.converged_
+    assert min(model.score(X, y), nu_path(model, X, y, [0.9]).models[0].score(X, y)) > 0.6
 
 
 @pytest.mark.parametrize(("columns", "times"), [(4, 5.0), (20, 2.0), (100, 1.0)])

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.core.formulations import make_formulation
-from hingeline.core.solver import PlaneSolver
+from hingeline.core.solver import PIECE, PlaneSolver
 from hingeline.solvers import newton
 from hingeline.solvers.newton import Response, respond
 from hingeline.solvers.sdm import Accelerator
@@ -254,18 +254,21 @@ def test_planes_as_rows_or_as_they_are(slack: str, monkeypatch: pytest.MonkeyPat
     )
     params: dict[str, Any] = {"slack": slack, "tol": 1e-7, "random_state": 0, "solver": "sdm"}
     params["rescale"] = "margin" if slack == "max" else "slack"
-    fits, counts = [], []
-    for most in (newton.ROWS, 0.0):
+    fits, counts, largest = [], [], []
+    for most, piece in ((newton.ROWS, PIECE), (0.0, PIECE), (0.0, 150)):
         monkeypatch.setattr(newton, "ROWS", most)
+        monkeypatch.setattr("hingeline.core.solver.PIECE", piece)
         made.clear()
         fits.append(ChainSSVM(0.3, **params).fit(X, y))
         counts.append(len(made))
-    rows, planes = fits
-    assert rows.converged_
-    assert planes.converged_
-    assert 0 < counts[0] < counts[1]  # once a point, and once a step
-    assert rows.primal_objective_ == pytest.approx(planes.primal_objective_, rel=2e-7)
-    np.testing.assert_allclose(rows.weights_, planes.weights_, atol=1e-3)
+        largest.append(max(made))
+    rows, *others = fits
+    assert 0 < counts[0] < counts[1] < counts[2]  # once a point, once a step, and in pieces
+    assert largest[2] < largest[1]  # of which memory need hold one at a time
+    for planes in (rows, *others):
+        assert planes.converged_
+        assert rows.primal_objective_ == pytest.approx(planes.primal_objective_, rel=2e-7)
+        np.testing.assert_allclose(rows.weights_, planes.weights_, atol=1e-3)
     monkeypatch.undo()
     one, two = (ChainSSVM(0.3, n_jobs=n, **params).fit(X, y).weights_ for n in (1, 2))
     assert one.tobytes() == two.tobytes()

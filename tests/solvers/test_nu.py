@@ -135,7 +135,7 @@ class TestOptimum:
         weights = weights_of(seed, len(y), weighted)
         problem = EnumeratedProblem.from_multiclass(X, y, L)
         nu = nu_at(problem, weights, share)
-        model = MulticlassSSVM(fit_intercept=False)
+        model = MulticlassSSVM(scale=False, fit_intercept=False)
         check(fit(model, X, y, nu, seed, weights), problem, nu, weights)
 
     @pytest.mark.parametrize("boundary", [True, False])
@@ -144,7 +144,7 @@ class TestOptimum:
         weights = weights_of(seed, len(y), weighted)
         problem = EnumeratedProblem.from_chains(X, y, L, boundary)
         nu = nu_at(problem, weights, share)
-        model = ChainSSVM(fit_intercept=False, boundary=boundary)
+        model = ChainSSVM(scale=False, fit_intercept=False, boundary=boundary)
         check(fit(model, X, y, nu, seed, weights), problem, nu, weights)
 
     def test_planes_of_multiclass(
@@ -183,12 +183,12 @@ def test_costs(share: float) -> None:
     y[:L] = np.arange(L)
     problem = EnumeratedProblem.from_multiclass(X, y, L, COSTS)
     nu = nu_at(problem, None, share)
-    model = MulticlassSSVM(fit_intercept=False, loss=COSTS)
+    model = MulticlassSSVM(scale=False, fit_intercept=False, loss=COSTS)
     check(fit(model, X, y, nu, 0, None), problem, nu, None)
     X, Y = random_chains(np.random.default_rng(5), 10, D, L, 3)
     problem = EnumeratedProblem.from_chains(X, Y, L, True, COSTS)
     nu = nu_at(problem, None, share)
-    model = ChainSSVM(fit_intercept=False, loss=COSTS)
+    model = ChainSSVM(scale=False, fit_intercept=False, loss=COSTS)
     check(fit(model, X, Y, nu, 0, None), problem, nu, None)
 
 
@@ -206,14 +206,14 @@ def test_first_margin_from_samples(kind: str, share: float, monkeypatch: Any) ->
     if kind == "chain":
         X, y = random_chains(np.random.default_rng(3), 10, D, L, 3)
         problem = EnumeratedProblem.from_chains(X, y, L, True)
-        model: Any = ChainSSVM(fit_intercept=False)
+        model: Any = ChainSSVM(scale=False, fit_intercept=False)
     else:
         if kind == "planes":
             monkeypatch.setattr("hingeline.estimators.base.ENUMERATED_MB", 0)
         X, y = random_multiclass(np.random.default_rng(3), 20, D, L)
         y[:L] = np.arange(L)
         problem = EnumeratedProblem.from_multiclass(X, y, L)
-        model = MulticlassSSVM(fit_intercept=False)
+        model = MulticlassSSVM(scale=False, fit_intercept=False)
     nu = nu_at(problem, None, share)
     check(fit(model, X, y, nu, 0, None), problem, nu, None)
     assert (len(asked) >= 1) == (kind != "multiclass")
@@ -232,11 +232,11 @@ def test_separable_data_have_no_least_nu(kind: str, nu: float) -> None:
     if kind == "multiclass":
         X, y = random_multiclass(np.random.default_rng(0), 20, D, L, separable=True)
         problem = EnumeratedProblem.from_multiclass(X, y, L)
-        model: Any = MulticlassSSVM(fit_intercept=False)
+        model: Any = MulticlassSSVM(scale=False, fit_intercept=False)
     else:
         X, y = random_chains(np.random.default_rng(0), 10, D, L, 3, True)
         problem = EnumeratedProblem.from_chains(X, y, L, True)
-        model = ChainSSVM(fit_intercept=False)
+        model = ChainSSVM(scale=False, fit_intercept=False)
     fit(model, X, y, nu, 0, None)
     hard = solve(problem, np.inf)
     assert model.converged_
@@ -255,9 +255,9 @@ def test_nu_at_or_below_its_least_value(kind: str, python_multiclass: Any) -> No
     nu = 0.5 * lowest(problem, None)
     assert solve_nu(problem, nu).objective == pytest.approx(0.0, abs=1e-9)
     if kind == "multiclass":
-        model: Any = MulticlassSSVM(fit_intercept=False)
+        model: Any = MulticlassSSVM(scale=False, fit_intercept=False)
     elif kind == "chain":
-        model = ChainSSVM(fit_intercept=False, boundary=False)
+        model = ChainSSVM(scale=False, fit_intercept=False, boundary=False)
         X, y = [x[None] for x in X], [[label] for label in y]
     else:
         model = SSVM(python_multiclass())
@@ -296,14 +296,14 @@ def test_plateau() -> None:
     levels = [nu_primal(problem, best.w, rho, 0.5) for rho in np.linspace(0.5, 20.0, 400)]
     flat_part = np.linspace(0.5, 20.0, 400)[np.isclose(levels, best.objective, atol=1e-7)]
     assert flat_part[-1] > 2 * flat_part[0]  # a plateau indeed
-    model = fit(MulticlassSSVM(fit_intercept=False), X, y, 0.5, 0, None)
+    model = fit(MulticlassSSVM(scale=False, fit_intercept=False), X, y, 0.5, 0, None)
     assert model.primal_objective_ == pytest.approx(best.objective, rel=1e-6)
     assert np.allclose(flat(model), best.w, atol=1e-4)
     assert flat_part[0] * 0.99 <= model.rho_ <= flat_part[-1] * 1.01
     assert model.margin_error_risk_ == pytest.approx(0.5)
     # Just beside it ρ leaves the interval, the weights follow continuously.
     for nu, side in ((0.499, -1), (0.501, 1)):
-        near = fit(MulticlassSSVM(fit_intercept=False), X, y, nu, 0, None)
+        near = fit(MulticlassSSVM(scale=False, fit_intercept=False), X, y, nu, 0, None)
         assert np.allclose(flat(near), flat(model), atol=0.05)
         edge = flat_part[0] if side < 0 else flat_part[-1]
         assert side * (near.rho_ - edge) > -0.1 * edge
@@ -332,12 +332,12 @@ def test_proposition_1(
         X, y = random_chains(rng, n, D, L, 3)
         assume(len(set(np.concatenate(y).tolist())) == L)
         problem = EnumeratedProblem.from_chains(X, y, L, True)
-        model: Any = ChainSSVM(fit_intercept=False)
+        model: Any = ChainSSVM(scale=False, fit_intercept=False)
     else:
         X, y = random_multiclass(rng, n, D, L)
         y[:L] = np.arange(L)
         problem = EnumeratedProblem.from_multiclass(X, y, L)
-        model = MulticlassSSVM(fit_intercept=False)
+        model = MulticlassSSVM(scale=False, fit_intercept=False)
     nu = share * highest(problem, weights)
     model.set_params(slack="nu", nu=nu, tol=tol, solver=solver, random_state=seed, max_iter=50)
     with warnings.catch_warnings():
@@ -361,7 +361,7 @@ def test_weak_duality_at_every_pass() -> None:
     problem = EnumeratedProblem.from_chains(X, Y, L, True)
     nu = nu_at(problem, None, 0.5)
     best = solve_nu(problem, nu)
-    model = fit(ChainSSVM(fit_intercept=False), X, Y, nu, 0, None)
+    model = fit(ChainSSVM(scale=False, fit_intercept=False), X, Y, nu, 0, None)
     slack = 1e-9 * (best.objective + nu * best.rho)
     duals = [row.dual for row in model.history_]
     primals = [row.primal for row in model.history_ if not np.isnan(row.primal)]

@@ -167,7 +167,7 @@ def train(
             sparse_rows = issparse(files.read_training(file, None, None, label).X)
     if kind in ("flat", "multilabel"):
         # Where C is left to the model, it chooses which columns to scale as well; in blocks dense.
-        free = scale is None and not values and isinstance(estimator.C, str) and slack != "nu"
+        free = scale is None and not values and isinstance(estimator.C, str)
         if free and (not sparse_rows or (workers is None and file.format.name != "idx")):
             how = "scaled to a size near 1 where they are far from it"
         else:

@@ -29,6 +29,7 @@ from hingeline.core.primitives import PART, SCRATCH, Compiled, Workers
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
 
+PIECE = 4_000_000  # Planes are written as rows of so many numbers at a time.
 LEAST_MARGIN = 1e-4  # A hard margin below this fraction of the largest ``‖a·Δf‖/b`` counts as none.
 
 
@@ -606,9 +607,16 @@ class PlaneSolver(CertifiedSolver):
         return blocks.spread(self.ws.slot, self.ws.used), self.ws.used
 
     def curvature(self, support: Array, parts: Any) -> tuple[Array, Array | None]:
-        """From the planes that are free to move, as rows."""
-        slots = support[parts.free]
-        return parts.square(self.write_rows(slots), self.multipliers().owners[slots]), None
+        """From the planes that are free to move, as rows; those of some blocks at a time."""
+        slots, matrix = support[parts.free], np.zeros(2 * self.w.shape)
+        owners, pieces = self.multipliers().owners[slots], 1 + len(slots) * len(self.w) // PIECE
+        if pieces == 1:
+            return parts.square(self.write_rows(slots), owners), None
+        ends = np.searchsorted(owners, np.linspace(0, len(self.ws.used), pieces + 1))
+        for part in map(slice, ends[:-1], ends[1:]):
+            rows = parts.weigh_rows(self.write_rows(slots[part]), owners[part])
+            matrix += rows.T @ rows
+        return matrix, None
 
     def write_rows(self, slots: Array) -> Array:
         """Planes as rows of numbers, one for each weight."""

@@ -162,7 +162,7 @@ class BaseModel(BaseEstimator):
         """
         if self.scale is not None:
             return bool(self.scale)
-        return dense and isinstance(self.C, str) and getattr(self, "slack", "") != "nu"
+        return dense and isinstance(self.C, str)
 
     def _over(self, kernel: Any, problem: Any, *out: Any) -> None:
         """Let a kernel predict for all examples of a problem, in threads."""

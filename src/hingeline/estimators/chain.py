@@ -38,12 +38,11 @@ class TokenModel:
     scale : bool, optional
         Standardise the columns of dense numbers (mean 0, deviation 1), and divide those of sparse
         ones by their largest absolute value; weights are then those of the scaled features.
-        None: if C is a number or ``slack="nu"``, scale nothing. Otherwise scale dense columns far
-        from the size of an indicator (a root mean square below ½ or above 2, but not values from 0
-        to about 1); those that are mostly 0, such as pixels, count as sparse. If all deviations
-        differ by a factor of at most 5, all are divided by one number. Numbers in dicts likewise,
-        but rare features only if one is above 10. Large columns of sparse matrices are divided by
-        their root mean square.
+        None: if C is a number, scale nothing. Otherwise scale dense columns far from the size of an
+        indicator (a root mean square below ½ or above 2, but not values from 0 to about 1); those
+        that are mostly 0, such as pixels, count as sparse. If all deviations differ by a factor of
+        at most 5, all are divided by one number. Numbers in dicts likewise, but rare features only
+        if one is above 10. Large columns of sparse matrices are divided by their root mean square.
     features : encoder, optional
         Turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone of it
         is fitted with the model. None: numbers are used as they are, words (strings, tables, and

@@ -26,6 +26,7 @@ Values = Sequence[float] | None
 FIFTH = 5  # One example in so many is held out by ``nu="auto"`` and ``C="auto"``.
 TRIAL_TOL = {"C": 0.05, "nu": 0.01}  # Fits on the way need not be better than this.
 MOST_HALVINGS = 7  # ``nu="auto"`` goes down to ν_max over two to this power.
+NEAR = 0.1  # It takes no two values that differ by less than this share.
 N_POINTS = 10  # Points of a path where none are named.
 MOST_STEPS = 5  # ``C="auto"`` goes so many half decades up or down.
 ERRORS = 1.5  # A gain counts above so many standard errors.
@@ -92,15 +93,13 @@ def nu_path(estimator: BaseSSVM, X: Any, y: Any, nus: Values = None, **fit_param
     values = None if nus is None else _check_values("nus", nus)[::-1]
     model = _start(estimator, slack="nu", nu="auto" if values is None else float(values[0]))
     if values is None:
-        # Only the data know the largest ν: pose the problem at a loose tolerance first, with
-        # features as they are for ν.
-        default = model.C
-        model.set_params(slack="max", nu=None, C=1.0, tol=1.0).fit(X, y, **fit_params)
+        # Only the data know the largest ν: pose the problem at a loose tolerance first.
+        model.set_params(slack="max", nu=None, tol=1.0).fit(X, y, **fit_params)
         compiled, weights = model._posed
         with compiled.workers(1) as workers:
             highest = Margins.of(compiled, weights, workers).highest()
         values = highest * np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05])
-        model.set_params(slack="nu", C=default, tol=estimator.tol)
+        model.set_params(slack="nu", tol=estimator.tol)
         model._dual = None  # its C is anything but near
     return _walk(model, "nu", values, partial(model.fit, X, y, **fit_params))
 
@@ -152,7 +151,9 @@ def solve_nu(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> 
             least = min(solver.least_hinge, highest)
             what = f"nu={nu:g} is not above its least value for these data, which is at most"
             why = f"{least:.6g} (the smallest mean hinge found), so that rho and all weights are 0"
-            warn(f"{what} {why} and nothing is learnt: choose a larger nu, up to {highest:.6g}.")
+            how = f"choose a larger nu, up to {highest:.6g}"
+            how = how if nu < highest else "add features, or use slack='sum'"
+            warn(f"{what} {why} and nothing is learnt: {how}.")
         _store(estimator, result, solver._best_rho, margins, float(weights.sum()))
     return result, dual
 
@@ -268,9 +269,10 @@ def choose_nu(
     for ν-support vector machines*, 2003), whom the paper follows, searches around twice the lowest
     error rate found; that value is tried too.
 
-    First ν_max/2, ν_max/4, … until the held-out loss rises, then around the two centres. Every fit
-    starts from the multipliers of the nearest ν tried. The ν of the smallest held-out loss is
-    taken, the largest where several share it.
+    First ν_max/2, ν_max/4, … until the held-out loss rises, and up again by halves of the distance
+    from a ν that the data do not allow (ρ = 0); then around the two centres. Every fit starts from
+    the multipliers of the nearest ν tried. The ν of the smallest held-out loss is taken, the
+    largest where several share it, or the next that all examples together allow.
     """
     search, trials = HeldOut("nu", estimator, compiled, weights, workers), Trials()
     duals: list[Any] = []
@@ -290,19 +292,32 @@ def choose_nu(
             told = f"nu={nu:.4g}  C {C:.4g}  gap {100 * result.relative_gap:.2g} %"
             print(f"{told}  held-out loss {risks[0]:.4g}, risk {risks[1]:.4g}", file=sys.stderr)
 
-    for k in range(1, MOST_HALVINGS + 1):
-        fit(highest * 0.5**k)
-        if len(trials) > 1 and trials[-1].held_out_loss > trials[-2].held_out_loss:
+    low, high, loss = 0.0, highest, math.inf  # too small a ν, the smallest that was not, its loss
+    while len(trials) < MOST_HALVINGS and (high == highest or high - low > NEAR * high):
+        fit(0.5 * (low + high))
+        last, before = trials[-1], loss
+        if last.rho > 0.0:
+            high, loss = last.nu, last.held_out_loss
+        else:
+            low = last.nu
+        if loss > before:
             break
     centre = min(trial.held_out_risk for trial in trials)
     twice = 2.0 * min(trial.held_out_loss for trial in trials)
     for nu in sorted({centre * 2**0.5, centre, centre * 0.5**0.5, twice}, reverse=True):
         near = min(abs(np.log(max(nu, 1e-300) / trial.nu)) for trial in trials)
-        if trials[-1].nu * 0.5 < nu <= highest and near > 0.1:
+        if max(low, 0.5 * high) < nu <= highest and near > NEAR:
             fit(nu)
     losses = [round(trial.held_out_loss / highest, 12) for trial in trials]
     best = min(range(len(losses)), key=lambda k: (losses[k], -trials[k].nu))
-    return trials[best].nu, duals[best], trials
+    nu, start, search.rest = trials[best].nu, duals[best], weights
+    # The least ν of all examples may be higher than that of the rest.
+    while any(trial.rho <= 0.0 for trial in trials):
+        _, start, solver = search.solve(start, nu=nu)
+        if solver._best_rho > 0.0 or nu == highest:
+            break
+        nu = min((trial.nu for trial in trials if trial.nu > nu), default=highest)
+    return nu, start, trials
 
 
 class CTrial(NamedTuple):

@@ -66,7 +66,7 @@ class Response(NamedTuple):
     slack: Array
 
     def weigh_rows(self, rows: Array, owners: Array) -> Array:
-        """R with ``RᵀR = Σ_i σ_i F_iᵀ(I − ρ_i 11ᵀ)F_i``; F has these rows, by owner."""
+        """R with ``RᵀR = Σ_i σ_i F_iᵀ(I − ρ_i 11ᵀ)F_i``; F is ``rows``, by owner; in place."""
         if not len(owners):
             return rows
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
@@ -74,8 +74,9 @@ class Response(NamedTuple):
         # I − ρ11ᵀ is the square of I − c11ᵀ.
         factor = 1.0 - np.sqrt(np.maximum(1.0 - self.rho[owners[starts]] * counts, 0.0))
         sums = np.add.reduceat(rows, starts, axis=0) * (factor / counts)[:, None]
-        rows = rows - np.repeat(sums, counts, axis=0)
-        return np.asarray(rows * np.sqrt(self.sigma[owners])[:, None])
+        rows -= np.repeat(sums, counts, axis=0)
+        rows *= np.sqrt(self.sigma[owners])[:, None]
+        return rows
 
     def square(self, rows: Array, owners: Array) -> Array:
         """``RᵀR``, or R where that has fewer rows; see :func:`solve`."""
