@@ -38,6 +38,7 @@ from ours import WARM_UP_NOTE, flat_prefix
 from published import load_brown, load_ocr_letters, load_treebank_sample, load_ud_english_ewt
 
 COSTS = (0.01, 0.1, 1.0)
+KINDS = ("printed", "improved")
 #: Tables III (seconds) and IV (accuracy), folds 0 to 9: (cutting plane, SDCD) by C.
 PAPER_SECONDS = {
     0.01: (
@@ -174,16 +175,18 @@ def ocr_fold(fold: int) -> Task:
 
 
 def tables_3_and_4(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Run both methods on the folds of OCR, as printed and improved."""
-    systems = [
-        sdcd(True),
-        cutting_plane(True, OCR_EPSILON),
-        sdcd(False),
-        cutting_plane(False, OCR_EPSILON),
-    ]
-    systems = systems[:2] if options.printed else systems
+    """Run both methods on the folds of OCR, printed and improved, each with a file of its own."""
+    found: list[dict[str, Any]] = []
+    for kind in options.kinds:
+        found += fold_tables(options, kind)
+    return found
+
+
+def fold_tables(options: argparse.Namespace, kind: str) -> list[dict[str, Any]]:
+    """Run both methods on the folds of OCR, as one of :data:`KINDS`."""
+    systems = [sdcd(kind == "printed"), cutting_plane(kind == "printed", OCR_EPSILON)]
     costs = options.costs or (COSTS[:2] if options.quick else COSTS)
-    name = "paper_lse_printed" if options.printed else "paper_lse_tables34"
+    name = f"paper_lse_{kind}"
     records = kept_rows(name, quick=options.quick) if options.add else []
     warm_up(ocr_fold(0), systems)
     for fold in options.folds:
@@ -206,34 +209,33 @@ def tables_3_and_4(options: argparse.Namespace) -> list[dict[str, Any]]:
                     f"{row['accuracy']:.2f} %, gap {row['gap %']:.3g} %, {row['stopped']}"
                 )
         write_results(name, records, quick=options.quick)
-    print_fold_tables(records, systems, sorted({r["C"] for r in records}))
+    print_fold_tables(records, kind, sorted({r["C"] for r in records}))
     return records
 
 
-def print_fold_tables(records: list[dict[str, Any]], systems: list[System], costs: Any) -> None:
+def print_fold_tables(records: list[dict[str, Any]], kind: str, costs: Any) -> None:
     """Medians over the folds, beside the paper's over the same folds."""
+    cp, cd = f"cutting plane, {kind}", f"SDCD, {kind}"
     rows = []
     for C in costs:
         chosen = [r for r in records if r["C"] == C]
         folds = sorted({r["fold"] for r in chosen})
-        by_name = {s.name: [r for r in chosen if r["system"] == s.name] for s in systems}
+        by_name = {name: [r for r in chosen if r["system"] == name] for name in (cp, cd)}
         seconds = {n: statistics.median(r["seconds"] for r in rs) for n, rs in by_name.items()}
         accuracy = {n: statistics.mean(r["accuracy"] for r in rs) for n, rs in by_name.items()}
-        for kind in ("printed", "improved")[: len(systems) // 2]:
-            cp, cd = f"cutting plane, {kind}", f"SDCD, {kind}"
-            fast_by_fold = {r["fold"]: r["seconds"] for r in by_name[cd]}
-            ratios = [r["seconds"] / fast_by_fold[r["fold"]] for r in by_name[cp]]
-            unfinished = sum(CUT_SHORT in r["stopped"] for r in by_name[cp])
-            rows.append(
-                [
-                    f"C={C:g} {kind}",
-                    f"{seconds[cp]:.2f}" + (f" ({unfinished} cut short)" if unfinished else ""),
-                    f"{seconds[cd]:.2f}",
-                    ("≥ " if unfinished else "") + f"{statistics.median(ratios):.1f}x",
-                    f"{accuracy[cp]:.2f}",
-                    f"{accuracy[cd]:.2f}",
-                ]
-            )
+        fast_by_fold = {r["fold"]: r["seconds"] for r in by_name[cd]}
+        ratios = [r["seconds"] / fast_by_fold[r["fold"]] for r in by_name[cp]]
+        unfinished = sum(CUT_SHORT in r["stopped"] for r in by_name[cp])
+        rows.append(
+            [
+                f"C={C:g} {kind}",
+                f"{seconds[cp]:.2f}" + (f" ({unfinished} cut short)" if unfinished else ""),
+                f"{seconds[cd]:.2f}",
+                ("≥ " if unfinished else "") + f"{statistics.median(ratios):.1f}x",
+                f"{accuracy[cp]:.2f}",
+                f"{accuracy[cd]:.2f}",
+            ]
+        )
         slow, fast = (np.array(side)[folds] for side in PAPER_SECONDS[C])
         right = [np.mean(np.array(side)[folds]) for side in PAPER_ACCURACY[C]]
         rows.append(
@@ -579,7 +581,12 @@ def main() -> None:
         default=np.inf,
         help="cut a cutting plane of tables III, IV short after so many times the seconds of SDCD",
     )
-    parser.add_argument("--printed", action="store_true", help="tables III, IV as printed only")
+    parser.add_argument(
+        "--kinds",
+        type=lambda text: text.split(","),
+        default=list(KINDS),
+        help="tables III, IV as printed, improved or both",
+    )
     parser.add_argument("--add", action="store_true", help="keep the other rows of tables III to V")
     parser.add_argument("--max-time", type=float, default=1800.0, help="CPU seconds for one fit")
     parser.add_argument(
