@@ -297,10 +297,10 @@ def test_labels_that_are_no_tags() -> None:
     with pytest.raises(ValueError, match=r"scheme='IOB2' does not suit the labels: 'NN' is not a"):
         ChainSSVM(scheme="IOB2").fit(X, y)
     with pytest.raises(
-        ValueError, match=r"scheme must be None, 'none', 'auto' or one of IO, .*got 'BOI'"
+        ValueError, match=r"scheme must be 'none', 'auto' or one of IO, .*got 'BOI'"
     ):
         ChainSSVM(scheme="BOI").fit(X, y)
-    with pytest.raises(ValueError, match=r"scheme must be None, 'none', 'auto' or one of .*got 3"):
+    with pytest.raises(ValueError, match=r"scheme must be 'none', 'auto' or one of .*got 3"):
         ChainSSVM(scheme=3).fit(X, y)
 
 
