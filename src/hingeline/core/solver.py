@@ -337,9 +337,7 @@ class CertifiedSolver(ABC):
 
     def best(self) -> tuple[Array, float]:
         """Weights of the least certified primal so far, and that primal."""
-        if self._best is None:
-            return self.w, math.inf
-        return self._best, self._best_primal
+        return (self.w, math.inf) if self._best is None else (self._best, self._best_primal)
 
     def certify(self) -> float:
         """Certify the average or the last iterate, whichever led before; sometimes both."""

@@ -169,9 +169,8 @@ def _store(estimator: Any, result: Result, rho: float, margins: Margins, total: 
     """Put ρ where it is best for the weights, and count who lies where."""
     active = margins.shares > 0.0
     if rho <= 0.0:  # the weights are 0, and all outputs are tied
-        errors, within = np.zeros_like(active), active
+        errors, within, rho = np.zeros_like(active), active, 0.0
         risks, C = (0.0, margins.highest()), float("inf")
-        rho = 0.0
     else:
         low, high, _ = margins.bracket(result.weights, rho)
         best = max(low, high, key=lambda look: look.lead)
