@@ -300,8 +300,8 @@ def read_trees(y: Any, offsets: Array) -> tuple[Array, list[Any]]:
     heads, labels = np.empty(offsets[-1], dtype=np.int64), []
     for i, tree in enumerate(y):
         lo, length = int(offsets[i]), int(offsets[i + 1] - offsets[i])
-        listed = checks.is_list(tree) and hasattr(tree, "__len__")
-        require(listed, f"y[{i}] is {tree!r:.60}: a tree is a list of (head, label).", TypeError)
+        if not (checks.is_list(tree) and hasattr(tree, "__len__")):
+            raise TypeError(f"y[{i}] is {tree!r:.60}: a tree is a list of (head, label).")
         what = f"y[{i}] has {len(tree)} words and X[{i}] has {length}"
         require(len(tree) == length, f"{what}: give a pair (head, label) for every word.")
         for t, word in enumerate(tree):
@@ -311,8 +311,9 @@ def read_trees(y: Any, offsets: Array) -> tuple[Array, list[Any]]:
             except (TypeError, ValueError):
                 what = f"y[{i}][{t}] is {word!r:.60}"
                 raise TypeError(f"{what}: it must be a pair (head, label).") from None
-            what = f"y[{i}][{t}] has the head {head!r:.30}, but the sentence has {length} words"
-            require(fine, f"{what}: a head is 0 or the number of another word, from 1 on.")
+            if not fine:
+                what = f"y[{i}][{t}] has the head {head!r:.30}, but the sentence has {length} words"
+                raise ValueError(f"{what}: a head is 0 or the number of another word, from 1 on.")
             heads[lo + t] = head
             labels.append(label)
     # The heads of heads of heads …: after ⌈log₂ T⌉ steps all are the root, which is node 0.
