@@ -227,6 +227,13 @@ def test_a_very_long_sequence_stays_in_pieces_while_most_is_wrong(monkeypatch: A
     assert other.dual_objective_ <= model.primal_objective_
 
 
+def test_pieces_are_joined_once_they_bring_little() -> None:
+    """Solved to the end, they left the dual some per cent too low until pass 50."""
+    model = ChainSSVM(1.0, random_state=0).fit(*make_chains(8, [130] * 20, noise=1.5))
+    assert model.converged_
+    assert model.n_iter_ <= 32
+
+
 def test_pieces_forget_what_a_certificate_found(monkeypatch: Any) -> None:
     """A run that is taken up again does not know it: both must choose the same parts."""
     rng = np.random.default_rng(0)

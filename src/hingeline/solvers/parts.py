@@ -45,9 +45,9 @@ from hingeline.solvers.sdm import SDM, take_pair_steps
 FIRST_LENGTH = 30
 FIRST_PASSES = 5
 #: They stay pieces while the places between them are mostly wrong: joined, they would be few parts
-#: with all the planes of many pieces. That is, while a piece would share its part with so many
-#: others on average, but no longer than so many passes.
-TANGLED, LAST_PASS = 3, 50
+#: with all the planes of many pieces. But pieces alone do not reach all of the dual: they join once
+#: a pass raises it by less than this share, over how many more than three would be in a part.
+TANGLED, RISE = 3, 0.02
 
 
 @by_reference
@@ -306,9 +306,8 @@ def regroup(
     ws = blocks.empty_working_set(lengths, capacity, gram=not join)
     blocks.copy_without_grams(old, a[kept], ws, kept)
     sources = np.stack([a, b], axis=1)
-    posed = pose(compiled, form, parts)
-    fill = compiled.bind(_fill_parts)
-    fill(*posed, old, before, sources, same, ws, parts, clock, scratch)
+    posed = (*pose(compiled, form, parts), old, before, sources, same, ws, parts)
+    compiled.bind(_fill_parts)(*posed, clock, scratch)
     before.found[:] = before.gold
     before.waiting[:] = 0
     return parts, ws, sources, same
@@ -323,9 +322,9 @@ class SDMInParts(PlaneSolver):
     soft_only = "parts need a bound on their mass"
     in_parts = True
     admits = True  # whether a certificate may make new parts
-    tangled = False  # whether pieces stay pieces after the first passes
+    tangled, reached = False, 0.0  # whether pieces stay after the first passes; the dual with them
     Options = SDM.Options
-    saved_numbers = (*SDM.saved_numbers, "tangled")
+    saved_numbers = (*SDM.saved_numbers, "tangled", "reached")
     saved_arrays = tuple(name for name in SDM.saved_arrays if name != "gaps")
 
     def _begin(self, start: Any) -> None:
@@ -373,7 +372,9 @@ class SDMInParts(PlaneSolver):
         if self.early:
             super().make_room()
             if self.clock >= FIRST_PASSES:
-                self.tangled = self.clock < LAST_PASS and self._would_tangle()
+                before, self.reached = self.reached, self.dual()
+                shared = self._tangle() - TANGLED
+                self.tangled = shared * (self.reached - before) > RISE * self.reached
             self.parts.found[:] = self.parts.gold
             return
         known = (self.ws, self.parts, self.clock, self.patience, self.workers.scratch[0])
@@ -408,12 +409,11 @@ class SDMInParts(PlaneSolver):
         """Whether parts are pieces still."""
         return self.fresh and (self.clock <= FIRST_PASSES or self.tangled)
 
-    def _would_tangle(self) -> bool:
-        """Whether pieces, joined where places between them are wrong, make large parts."""
+    def _tangle(self) -> float:
+        """With how many a piece shares its part, joined where places between them are wrong."""
         covered = self.parts.found != self.parts.gold
-        since = self.clock - self.patience
-        _, _, first, last = find_parts(self.ws, self.parts, since, covered)
-        return float(((last - first) ** 2).sum()) > TANGLED * len(self.gaps)
+        _, _, first, last = find_parts(self.ws, self.parts, self.clock - self.patience, covered)
+        return float(((last - first) ** 2).sum()) / max(len(self.gaps), 1)
 
     @property
     def active_blocks(self) -> Array:
