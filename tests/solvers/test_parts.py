@@ -246,6 +246,13 @@ def test_pieces_that_fall_apart_are_not_held_together() -> None:
     assert long.n_iter_ <= 2 * short.n_iter_
 
 
+def test_pieces_are_joined_once_they_bring_little() -> None:
+    """Solved to the end, they left the dual some per cent too low until pass 50."""
+    model = ChainSSVM(1.0, random_state=0).fit(*make_chains(8, [130] * 20, noise=1.5))
+    assert model.converged_
+    assert model.n_iter_ <= 32
+
+
 def test_pieces_forget_what_a_certificate_found(monkeypatch: Any) -> None:
     """A run that is taken up again does not know it: both must choose the same parts."""
     rng = np.random.default_rng(0)

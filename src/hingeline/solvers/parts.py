@@ -45,9 +45,9 @@ from hingeline.solvers.sdm import SDM, take_pair_steps
 FIRST_LENGTH = 30
 FIRST_PASSES = 5
 #: They stay pieces while the places between them are mostly wrong: joined, they would be few parts
-#: with all the planes of many pieces. That is, while a piece would share a part with more than so
-#: many others on average, but no longer than so many passes.
-TANGLED, LAST_PASS = 1, 35
+#: with all the planes of many pieces. But pieces alone do not reach all of the dual: they join once
+#: a pass raises it by less than this share, over how many others more than one would be in a part.
+TANGLED, RISE = 1, 0.02
 
 
 @by_reference
@@ -322,9 +322,9 @@ class SDMInParts(PlaneSolver):
     soft_only = "parts need a bound on their mass"
     in_parts = True
     admits = True  # whether a certificate may make new parts
-    tangled = False  # whether pieces stay pieces after the first passes
+    tangled, reached = False, 0.0  # whether pieces stay after the first passes; the dual with them
     Options = SDM.Options
-    saved_numbers = (*SDM.saved_numbers, "tangled")
+    saved_numbers = (*SDM.saved_numbers, "tangled", "reached")
     saved_arrays = tuple(name for name in SDM.saved_arrays if name != "gaps")
 
     def _begin(self, start: Any) -> None:
@@ -372,7 +372,9 @@ class SDMInParts(PlaneSolver):
         if self.early:
             super().make_room()
             if self.clock >= FIRST_PASSES:
-                self.tangled = self.clock < LAST_PASS and self._would_tangle()
+                before, self.reached = self.reached, self.dual()
+                shared = self._tangle() - TANGLED
+                self.tangled = shared * (self.reached - before) > RISE * self.reached
             self.parts.found[:] = self.parts.gold
             return
         known = (self.ws, self.parts, self.clock, self.patience, self.workers.scratch[0])
@@ -407,13 +409,12 @@ class SDMInParts(PlaneSolver):
         """Whether parts are pieces still."""
         return self.fresh and (self.clock <= FIRST_PASSES or self.tangled)
 
-    def _would_tangle(self) -> bool:
-        """Whether pieces, joined where places between them are wrong, make large parts."""
+    def _tangle(self) -> float:
+        """With how many others a piece would share a part, joined where places between are wrong."""
         covered = self.parts.found != self.parts.gold
-        since = self.clock - self.patience
-        _, _, first, last = find_parts(self.ws, self.parts, since, covered)
+        _, _, first, last = find_parts(self.ws, self.parts, self.clock - self.patience, covered)
         joined = last - first  # pieces to a part; one falls apart into parts of its own, too
-        return float((joined * (joined - 1)).sum()) > TANGLED * len(self.gaps)
+        return float((joined * (joined - 1)).sum()) / max(len(self.gaps), 1)
 
     @property
     def active_blocks(self) -> Array:
