@@ -410,7 +410,7 @@ class SDMInParts(PlaneSolver):
         return self.fresh and (self.clock <= FIRST_PASSES or self.tangled)
 
     def _tangle(self) -> float:
-        """With how many others a piece would share a part, joined where places between are wrong."""
+        """With how many others a piece would share a part if wrong places between join them."""
         covered = self.parts.found != self.parts.gold
         _, _, first, last = find_parts(self.ws, self.parts, self.clock - self.patience, covered)
         joined = last - first  # pieces to a part; one falls apart into parts of its own, too
