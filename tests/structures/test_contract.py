@@ -106,12 +106,11 @@ def make_segments(by_span: bool, boundary: bool = True, cache_mb: float = 512.0)
     rows = make_rows(offsets[-1], 3, 1)
     known = [list_segmentations(n, max_length, bits) for n in lengths]
     own = [
-        (end, length, feature)
+        (lo + end, length, feature)
         for n, lo in zip(lengths, offsets, strict=False)
         for end in range(n)
         for length in range(1, min(end + 1, 3) + 1)
         for feature in np.flatnonzero(rng.random(4) < 0.3)
-        for end in [lo + end]
     ]
     ends, sizes, features = np.array(own).T
     problem = segment.make_problem(

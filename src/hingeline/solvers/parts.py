@@ -47,7 +47,7 @@ FIRST_PASSES = 5
 #: They stay pieces while the places between them are mostly wrong: joined, they would be few parts
 #: with all the planes of many pieces. But pieces alone do not reach all of the dual: they join once
 #: a pass raises it by less than this share, over how many others more than one would be in a part.
-TANGLED, RISE = 1, 0.02
+TANGLED, RISE = 1, 0.003
 
 
 @by_reference
