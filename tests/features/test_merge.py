@@ -186,7 +186,7 @@ def test_what_cannot_be_merged():
         [parts[k][0] for k in (0, 2, 3)], [parts[k][2] for k in (0, 2, 3)], 1
     )
     assert merged.templates_ == parts[2][0].templates_
-    what = r"^of block 1 and block 2 only one has characters as tokens: name the templates, Token"
+    what = r"^of blocks 1 and 2, only one has characters as tokens: name the templates, Token"
     with pytest.raises(ValueError, match=what):
         merge_encoders([p[0] for p in parts], [p[2] for p in parts], 1)
     with pytest.raises(ValueError, match=r"^encoders is empty: there are no blocks\.$"):

@@ -513,7 +513,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
             what = f"block {k} has the columns {', '.join(other)}, but block {first} has"
             raise ValueError(f"{what} {', '.join(columns)}: all blocks must have the same.")
         for k, e in enumerate(encoders):
-            what = f"of block {first} and block {k} only one has characters as tokens: name the"
+            what = f"of blocks {first} and {k}, only one has characters as tokens: name the"
             fine = not e.column_names_ or e.templates_ == encoders[first].templates_
             require(fine, f"{what} templates, TokenTemplates([...]) or --template FILE.")
         parsed = self._set_up(encoders[first]._resolved, columns)
