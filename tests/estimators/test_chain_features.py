@@ -12,10 +12,13 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 
-from hingeline import ChainSSVM
+import hingeline
+from cli.commands import conll, done
+from hingeline import ChainSSVM, SegmentSSVM
 from hingeline.features import DictEncoder, SparseSequences, TokenTemplates
 from hingeline.features.input import stack_sequences, with_constant
 from hingeline.features.tables import TokenTable
+from hingeline.features.templates import default_templates
 
 
 def corpus() -> tuple[list[list[tuple[str, str]]], list[list[str]]]:
@@ -256,3 +259,39 @@ def test_model_file(form: str, tmp_path: Any) -> None:
     np.testing.assert_array_equal(again.feature_names_, model.feature_names_)
     for a, b in zip(again.decision_function(X), model.decision_function(X), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def run_together() -> tuple[list[list[str]], list[list[str]]]:
+    """Words of a small language, written without spaces: where does each begin?"""
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcdefgh"), rng.integers(2, 6))) for _ in range(60)]
+    texts = [[words[k] for k in rng.integers(0, 60, 6)] for _ in range(160)]
+    labels = [[x for word in text for x in "B" + "I" * (len(word) - 1)] for text in texts]
+    return [list("".join(text)) for text in texts], labels
+
+
+def test_characters_are_read_by_their_neighbours(tmp_path: Any) -> None:
+    X, y = run_together()
+    model = ChainSSVM(tol=0.1, random_state=0).fit(X[:60], y[:60])
+    words = TokenTemplates(default_templates(1))
+    assert model.score(X[60:], y[60:]) > 0.95  # 0.961
+    other = ChainSSVM(tol=0.1, random_state=0, features=words).fit(X[:60], y[:60])
+    assert other.score(X[60:], y[60:]) < 0.88
+    model.save(tmp_path / "m.hinge")
+    assert hingeline.load(tmp_path / "m.hinge").encoder_.templates_ == model.encoder_.templates_
+
+
+def test_all_ways_to_give_characters_are_one(tmp_path: Any) -> None:
+    X, y = (part[:20] for part in run_together())
+    wanted = TokenTemplates().fit(X).templates_
+    tuples = [[(c,) for c in x] for x in X]
+    table = TokenTable.from_sentences(X)
+    for model in [*(fit(form, y) for form in (tuples, table)), SegmentSSVM(tol=0.5).fit(X, y)]:
+        assert model.encoder_.templates_ == wanted
+    online = ChainSSVM(C=0.1).partial_fit(X[:5], y[:5], classes=["B", "I"])
+    online.partial_fit([["whole", "words"]], [["B", "I"]])
+    assert online.encoder_.templates_ == wanted
+    pairs = [list(zip(*pair, strict=True)) for pair in zip(X, y, strict=True)]
+    (tmp_path / "c.conll").write_text(conll(pairs, 0, 1))
+    done("train", tmp_path / "c.conll", "--model", tmp_path / "m", "--tol", 0.5, "-q")
+    assert hingeline.load(tmp_path / "m").encoder_.templates_ == wanted

@@ -180,6 +180,15 @@ def test_what_cannot_be_merged():
     message = r"^block 1 has the columns word, col1, but block 0 has word: all blocks must have"
     with pytest.raises(ValueError, match=message):
         merge_encoders([p[0] for p in parts[::2]], [p[2] for p in parts[::2]], 1)
+    blocks = [[], ["The", "cat"], [*"letters"], [*"a cat"]]
+    parts = [one.count([X] if X else []) for X in blocks]
+    merged, _ = merge_encoders(
+        [parts[k][0] for k in (0, 2, 3)], [parts[k][2] for k in (0, 2, 3)], 1
+    )
+    assert merged.templates_ == parts[2][0].templates_
+    what = r"^of blocks 1 and 2, only one has characters as tokens: name the templates, Token"
+    with pytest.raises(ValueError, match=what):
+        merge_encoders([p[0] for p in parts], [p[2] for p in parts], 1)
     with pytest.raises(ValueError, match=r"^encoders is empty: there are no blocks\.$"):
         merge_encoders([], [], 1)
     with pytest.raises(ValueError, match="min_count must be an integer"):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from hingeline.data import load_notes
 from hingeline.features import SparseSequences, TokenTemplates
 from hingeline.features import vocabulary as columns
 from hingeline.features.tables import TokenTable
@@ -188,6 +189,71 @@ def test_default_depends_on_the_columns() -> None:
     assert "col1[-1]|col1[0]|col1[1]" in both.templates_
     third = TokenTemplates().fit([[("The", "D", "B-NP")]])
     assert third.templates_ == both.templates_  # the third is the labels', more often than not
+
+
+def test_words_have_the_templates_they_always_had() -> None:
+    words = ["0[-2]", "0[-1]", "0[0]", "0[1]", "0[2]", "0[-1]|0[0]", "0[0]|0[1]"]
+    words += ["shape(0[0],collapse)", "suffix(0[0],2)", "suffix(0[0],3)", "suffix(0[0],4)"]
+    alone = ["lower(0[0])", "prefix(0[0],1)", "prefix(0[0],2)", "prefix(0[0],3)"]
+    tags = ["1[-2]", "1[-1]", "1[0]", "1[1]", "1[2]", "1[-2]|1[-1]", "1[-1]|1[0]", "1[0]|1[1]"]
+    tags += ["1[1]|1[2]", "1[-2]|1[-1]|1[0]", "1[-1]|1[0]|1[1]", "1[0]|1[1]|1[2]"]
+    notes = load_notes().X_train
+    pairs = [[(word, "N") for word in note] for note in notes]
+    for X, wanted in ((notes, words + alone), (pairs, words + tags)):
+        assert TokenTemplates().fit(X)._resolved == wanted
+
+
+def of_characters(X: Any) -> bool:
+    found = TokenTemplates().fit(X).templates_
+    assert ("word[0]|word[1]|word[2]|word[3]" in found) != ("suffix(word[0],3)" in found)
+    return "word[0]|word[1]|word[2]|word[3]" in found
+
+
+@pytest.mark.parametrize(
+    ("X", "characters"),
+    [
+        ([list("Tokens of one character.")], True),
+        ([["."], ["!", "?"], list("...")], True),
+        ([list("NVDNN"), list("DNV")], True),
+        ([list("2024")], False),  # four tokens tell nothing
+        ([list("12345")], True),
+        ([["<s>", *"to be or not to be".replace(" ", ""), "</s>"]], True),
+        ([[c if c != " " else "SPACE" for c in "to be or not to be"]], True),
+        ([["k", "a\u0301", "k", "\u0915\u093f", "o\u0302\u0323", "e\u0301"]], True),  # marks
+        ([list("今日は良い天気です") + ["iPhone", "2024"]], True),  # left whole
+        ([["I", "am", "a", "cat", ".", "I", "am", "it", "."]], False),
+        ([["x", "=", "f", "(", "value", ",", "other", ")", ";", "return", "x"]], False),
+        ([["0"] * 50 + ["17", "23", "11", "50", "64"]], False),  # most tokens, not most values
+        ([["今日", "は", "良い", "天気", "です"]], False),
+        ([[(c, "N") for c in "abcdef"]], True),
+        ([[(word, "N") for word in ("The", "cat", "is", "fat", ".")]], False),
+    ],
+)
+def test_characters_are_told_from_words(X: Any, characters: bool) -> None:
+    assert of_characters(X) == characters
+
+
+def test_templates_of_characters() -> None:
+    encoder = TokenTemplates().fit([list("ab cd")])
+    assert len(encoder.templates_) == 19
+    assert "shape(word[-1])=x|shape(word[0])= " in encoder.get_feature_names_out()
+    pairs = TokenTemplates().fit([[(c, "N") for c in "ab cd"]])
+    assert pairs.templates_[:19] == encoder.templates_
+    assert pairs.templates_[19:] == TokenTemplates().fit([[("The", "D")]]).templates_[11:]
+    table = TokenTable.from_sentences([["words", "here"], list("letters")])
+    assert of_characters(table[1:])  # a slice knows nothing of the words
+
+
+def test_the_first_batch_tells_words_from_characters() -> None:
+    encoder = TokenTemplates()
+    encoder.partial_fit_transform([list("letters")])
+    first = encoder.templates_
+    encoder.partial_fit_transform([["whole", "words"]])
+    assert encoder.templates_ == first
+    again = clone(encoder).restore(*encoder.to_state())
+    assert again.templates_ == first
+    assert of_characters([list("letters")])
+    assert TokenTemplates(hash_bits=8).fit([list("letters")]).templates_ == first
 
 
 def test_a_slice_knows_nothing_of_the_rest() -> None:
