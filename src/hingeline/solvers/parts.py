@@ -46,8 +46,9 @@ FIRST_LENGTH = 30
 FIRST_PASSES = 5
 #: They stay pieces while the places between them are mostly wrong: joined, they would be few parts
 #: with all the planes of many pieces. But pieces alone do not reach all of the dual: they join once
-#: a pass raises it by less than this share, over how many others more than one would be in a part.
-TANGLED, RISE = 1, 0.003
+#: the gaps left in them are below this share of what their planes bring, over how many others more
+#: than one would be in a part.
+TANGLED, SOLVED = 1, 0.05
 
 
 @by_reference
@@ -322,9 +323,9 @@ class SDMInParts(PlaneSolver):
     soft_only = "parts need a bound on their mass"
     in_parts = True
     admits = True  # whether a certificate may make new parts
-    tangled, reached = False, 0.0  # whether pieces stay after the first passes; the dual with them
+    tangled = False  # whether pieces stay pieces after the first passes
     Options = SDM.Options
-    saved_numbers = (*SDM.saved_numbers, "tangled", "reached")
+    saved_numbers = SDM.saved_numbers
     saved_arrays = tuple(name for name in SDM.saved_arrays if name != "gaps")
 
     def _begin(self, start: Any) -> None:
@@ -372,9 +373,8 @@ class SDMInParts(PlaneSolver):
         if self.early:
             super().make_room()
             if self.clock >= FIRST_PASSES:
-                before, self.reached = self.reached, self.dual()
-                shared = self._tangle() - TANGLED
-                self.tangled = shared * (self.reached - before) > RISE * self.reached
+                left = (self._tangle() - TANGLED) * float(self.gaps.sum())
+                self.tangled = left > SOLVED * self.linear()
             self.parts.found[:] = self.parts.gold
             return
         known = (self.ws, self.parts, self.clock, self.patience, self.workers.scratch[0])
@@ -501,7 +501,8 @@ class SDMInParts(PlaneSolver):
 
     def tables(self) -> dict[str, Array]:
         own = {"start": self.parts.start, "stop": self.parts.stop}
-        return {**super().tables(), **own, "part_gaps": self.gaps, "lost": self.lost}
+        own |= {"part_gaps": self.gaps, "lost": self.lost, "tangled": np.array([self.tangled])}
+        return {**super().tables(), **own}
 
     def set_tables(self, tables: dict[str, Array]) -> None:
         ws = WorkingSet(*(tables[name] for name in WorkingSet._fields))
@@ -510,3 +511,4 @@ class SDMInParts(PlaneSolver):
             raise KeyError("start, stop and part_gaps of one shape")
         self._place(PartSet(ws, start, stop), gaps)
         self.lost = lost if lost.any() else np.zeros(0)
+        self.tangled = bool(tables["tangled"].any())
