@@ -157,7 +157,7 @@ def edit(source: Path, old: str, new: str) -> None:
     found[0].write_text(text.replace(old, new), encoding="utf-8")
 
 
-CHAIN_LOSS = "total += problem.cost[problem.labels[lo + t], y[t]]"
+CHAIN_LOSS = "total += problem.cost[problem.labels[problem.offsets[i] + t], y[t]]"
 
 
 @pytest.mark.slow
