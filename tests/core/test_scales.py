@@ -23,7 +23,7 @@ SCALES = [
     (C, size)
     for C, size in itertools.product(PRICES, SIZES)
     if 1.0 in (C, size) or {C, size} <= {PRICES[0], PRICES[-1], SIZES[0], SIZES[-1]}
-]
+] + [(1e12, 1e-8), (1e-6, 1e-8)]
 SOLVERS = ("auto", "bcfw", "fsmo", "one-slack", "subgradient")
 
 
@@ -202,14 +202,15 @@ def test_rounding_alone_is_no_reason_for_weights(solver, size):
     assert model.primal_objective_ == pytest.approx(9.0 * C, rel=1e-15)
 
 
-def test_weights_of_an_early_pass_are_kept():
-    """Their primal may be above that of no weights at all; they predict far better."""
+def test_weights_of_an_early_pass_are_shortened():
+    """Longer ones cost more than none at all; none predict one label, shorter ones what they did."""
     X, y = make_rows(False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = MulticlassSSVM(C=1e4, solver="subgradient", max_iter=1).fit(X, y)
-    assert model.primal_objective_ > 1e4 * len(y)
-    assert model.weights_.any()
+    assert model.primal_objective_ <= 1e4 * len(y)
+    assert model.duality_gap_ <= 1e4 * len(y) - model.dual_objective_
+    assert model.score(X, y) >= 0.5  # 0.33 to 0.42 for a label alone
 
 
 UNITS = (2.0**-40, 2.0**40)

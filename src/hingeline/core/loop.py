@@ -327,11 +327,11 @@ def _result(
 def _polish(
     solver: CertifiedSolver, weights: Array, primal: float, gap: float, limits: Limits
 ) -> tuple[Array, float]:
-    """The weights, or better ones beside them that only rounding kept a solver from.
+    """The weights, or better ones beside them that a solver was kept from.
 
-    P is strongly convex: unless ½‖w‖² is at most four gaps, w = 0 cannot be better. And where C is
-    so large that the rounding of hinges costs something, and nothing else is left of them, weights
-    longer by a little have none.
+    P is strongly convex: unless ½‖w‖² is at most four gaps, w = 0 cannot be better. Weights that
+    are worse than none become shorter. And where C is so large that the rounding of hinges costs
+    something, and nothing else is left of them, weights longer by a little have none.
     """
     half, form = 0.5 * float(weights @ weights), solver.form
     if half <= 4.0 * max(gap, 0.0) + (0.02 if limits.usual else 1e-10) * abs(primal):
@@ -341,9 +341,10 @@ def _polish(
             what = "no weights are better than 0 by more than 1 % (the dual proves it)"
             why = "most labels are less likely than all others together, and a hinge learns nothing"
             warn(f"{limits.name}: {what}: {why}. Add features, or use slack='sum'.")
-        # By rounding only: weights of an early pass may be worse than none and predict far better.
-        if value < primal <= value * (1.0 + 1e-9):
+        if value < primal <= value * (1.0 + 1e-9):  # by rounding only
             return zero, value
+        if value < primal:
+            return _shorten(solver, weights, primal)
     if form.ridge.any() or 1e-15 * float(form.cap.sum()) <= 1e-10 * primal:
         return weights, primal
     most = (primal - half) / float(form.cap[form.cap > 0.0].min(initial=math.inf))
@@ -352,6 +353,16 @@ def _polish(
         value = solver.primal_of(longer)
         if value <= primal * (1.0 + 1e-11):
             return longer, value
+    return weights, primal
+
+
+def _shorten(solver: CertifiedSolver, weights: Array, primal: float) -> tuple[Array, float]:
+    """Weights that are too long, halved as long as that helps: they predict the same."""
+    while weights.any():
+        value = solver.primal_of(0.5 * weights)
+        if not value < primal:
+            break
+        weights, primal = 0.5 * weights, value
     return weights, primal
 
 

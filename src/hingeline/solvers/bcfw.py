@@ -51,7 +51,7 @@ from hingeline.core.formulations import Formulation, example_gap, most_violated
 from hingeline.core.primitives import output_length, plane_score, planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
-from hingeline.solvers.sdm import Accelerator
+from hingeline.solvers.sdm import Accelerator, speed_up
 
 # Steps on one example's block: the simplex of multipliers over all its outputs, the true one
 # included, whose plane is zero and holds the rest ``cap − Σ α`` of the mass. With the hinges
@@ -300,6 +300,7 @@ class BCFW(PlaneSolver):
         patience: int = option(5, "passes after which a plane without mass may go")
         refresh: int = option(5, "with sampling='gap' one pass in so many visits all examples")
         block: int | None = option(None, "examples decoded at the same weights, for any n_jobs")
+        newton_weights: int = option(2000, "Newton steps with so many weights at most", least=0)
         cg_steps: int = option(30, "conjugate gradient steps, as for sdm; 0: none", least=0)
 
         @property
@@ -318,7 +319,7 @@ class BCFW(PlaneSolver):
             if self.steps == "plain" or self.averaging == "all":
                 yield from ("max_planes", "patience")
             if self.published:
-                yield from ("inner_steps", "block", "cg_steps")
+                yield from ("inner_steps", "block", "newton_weights", "cg_steps")
             if self.sampling != "gap":
                 yield "refresh"
 
@@ -330,7 +331,7 @@ class BCFW(PlaneSolver):
         super()._begin(start)
         self.rule = FrankWolfe(KINDS[self.options.steps], self.options.inner_steps)
         self.averaged = self.options.averaging != "none"
-        self.accelerate = Accelerator(0 if self.options.published else self.options.cg_steps)
+        self.accelerate = Accelerator(0) if self.options.published else speed_up(self)
         # Plain steps leave mass on every plane they met, and the average over all iterates a share.
         keeps_all = self.options.steps == "plain" or self.options.averaging == "all"
         self.most_planes = KEEP if keeps_all else int(self.options.max_planes)
@@ -361,8 +362,11 @@ class BCFW(PlaneSolver):
             if gained * work < gain * cost:
                 break
         # Where a set is full, mass on all its planes would leave none to make room.
-        if self.accelerate.iterations and (self.ws.used < self.most_planes).all():
-            self.accelerate(self, estimate, growth=(self.n_planes - known) / len(self.active))
+        if not self.options.published and (self.ws.used < self.most_planes).all():
+            cost = 2.0 * self.plane_size * max(self.n_planes, 1) * work / len(self.active)
+            growth = (self.n_planes - known) / len(self.active)
+            if self.accelerate(self, estimate, cost, growth) and self.accelerate.newton:
+                self.restart_average()  # it is left behind
         return estimate
 
     def _draws(self) -> Iterator[Array]:

@@ -346,9 +346,13 @@ def _conjugate_gradients(
 
 def take_pair_steps(solver: Any) -> None:
     """Set the rule of a solver of planes, and what speeds up its tail."""
-    solver.rule = Pair(solver.options.precision)
+    solver.rule, solver.accelerate = Pair(solver.options.precision), speed_up(solver)
+
+
+def speed_up(solver: Any) -> Accelerator:
+    """What speeds up the tail of a solver of planes."""
     few = len(solver.w) <= solver.options.newton_weights and not solver.hard
-    solver.accelerate = Accelerator(solver.options.cg_steps, len(solver.w) if few else np.inf)
+    return Accelerator(solver.options.cg_steps, len(solver.w) if few else np.inf)
 
 
 def unused_stages(options: Any, slack: str) -> Iterable[str]:
