@@ -264,10 +264,13 @@ def result_path(name: str, quick: bool, suffix: str = ".json") -> Path:
 
 
 def commit() -> str:
-    """Name the commit measured; a plus sign says that the tree had changes."""
-    asked = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--abbrev=7", "--exclude=*"]
-    done = subprocess.run([*asked, "--dirty=+"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    """Name the commit measured; a plus sign says that the tree had changes other than results."""
+    git = ["git", "-C", str(RESULTS.parents[1])]
+    named = [*git, "describe", "--always", "--abbrev=7", "--exclude=*"]
+    found = subprocess.run(named, capture_output=True, text=True, check=False).stdout.strip()
+    compared = [*git, "diff", "--quiet", "HEAD", "--", ".", ":!benchmarks/results"]
+    changed = subprocess.run(compared, capture_output=True, check=False).returncode == 1
+    return f"{found}{'+' * changed}" if found else "unknown"
 
 
 #: The runs that made the rows of a result file so far, where `kept_rows` has read it.
