@@ -39,6 +39,8 @@ X_more, y_more, X_new, y_new = X_train[60:80], y_train[60:80], X_train[80:], y_t
     + """
 from hingeline import ChainSSVM
 X_train, X_test = ([[{"word": w} for w in x] for x in X] for X in (X_train, X_test))
+with open("train.dat", "w") as file:
+    file.writelines(f"2 qid:{k} 1:1 3:{k}\\n1 qid:{k} 2:1\\n" for k in range(1, 9))
 """,
     "semisupervised": """
 words = "A . Berg . Fast trees . Journal of Words , pages 3 - 9 , 1999 .".split()
@@ -61,12 +63,7 @@ SHOWN = re.compile(r"^print\(.*\)(?:  # ([\d.]+)|\n# (.+))$", re.MULTILINE)
 SCORE = re.compile(r"^(\w+\.score\(.*\))  # ([\d.]+)", re.MULTILINE)
 
 
-#: A gap below the tolerance: on the way there, processors round differently.
-GAP = re.compile(r"(?<=at most )(?:0\.[1-9]|1\.0)(?=% above the optimum)")
-
-
 def round_numbers(text: str) -> str:
-    text = GAP.sub("1", text)
     return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.3g}", text)
 
 
@@ -108,6 +105,14 @@ def test_the_code_on_a_page_runs(page, blocks, tmp_path, monkeypatch, capsys):
         if page in PUBLISHED:  # the figures are those of its data
             for shown in map("".join, SHOWN.findall(block)):
                 assert round_numbers(shown) in printed, f"{page}.md shows {shown}"
+
+
+def test_pages_show_no_gap_that_differs_between_processors():
+    """Below the tolerance, a gap is what rounding made of it; only 0 is 0 everywhere."""
+    shown = re.compile(r"at most (?!0\.0)\d+\.\d+ ?% above the optimum")
+    for page in PAGES:
+        code = "".join(map("".join, BLOCK.findall(page.read_text(encoding="utf-8"))))
+        assert not shown.search(code), page.name
 
 
 def test_commands_on_the_pages_have_the_options_they_name():
