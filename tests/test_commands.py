@@ -84,8 +84,8 @@ def arff(n: int, seed: int) -> str:
 
 def numbered(n: int) -> str:
     """Sequences of numbered features, as SVM^hmm reads them."""
-    rows = [f"{1 + (k + t) % 2} qid:{k} {1 + (k + t) % 2}:1 3:{t}" for k in range(n) for t in range(4)]
-    return "\n".join(rows) + "\n"
+    rows = [(1 + (k + t) % 2, k) for k in range(n) for t in range(4)]
+    return "".join(f"{tag} qid:{k} {tag}:1 3:{k}\n" for tag, k in rows)
 
 
 def sample(page: str, beginning: str) -> str:

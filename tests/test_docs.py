@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from sklearn.base import BaseEstimator
 
 from hingeline.cli.app import app
 from test_commands import make_files
@@ -144,13 +146,36 @@ def test_the_examples_of_docstrings_give_what_they_show(path, tmp_path, monkeypa
 
 def test_every_public_name_has_a_place_in_the_reference():
     import hingeline
-    from hingeline import baselines, constraints, data, distributed, features, report
+    from hingeline import baselines, constraints, data, distributed, features, report, schemes
 
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     listed = {line.strip().rpartition(".")[2] for line in text.splitlines()}
     inside = {"PUNCTUATION", "FORMATS", "__version__"}  # constants
     for module in (hingeline, baselines, constraints, data, distributed, features, report):
         assert set(module.__all__) - listed - inside == set(), module.__name__
+    own = [f for f in vars(schemes).values() if getattr(f, "__module__", "") == schemes.__name__]
+    shown = {f.__name__ for f in own if ">>>" in (f.__doc__ or "")}
+    assert shown - listed == set()
+
+
+def test_every_attribute_is_in_the_docstring_of_its_class():
+    import hingeline
+
+    classes = [getattr(hingeline, name) for name in hingeline.__all__]
+    for cls in (c for c in classes if isinstance(c, type) and issubclass(c, BaseEstimator)):
+        made = {name for name in dir(cls) if re.fullmatch("[a-zA-Z]\\w*_", name)}
+        told = inspect.cleandoc(cls.__doc__).partition("\nAttributes\n")[2]
+        assert {name for name in made if not re.search(rf"\b{name}\b", told)} == set(), cls
+
+
+def test_the_reference_links_to_scikit_learn_and_numpy():
+    """By roles in docstrings, and by types for which conf.py has addresses."""
+    conf = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")]
+    for role in (r":func:`sklearn\.", r":class:`sklearn\."):
+        assert any(re.search(role, text) for text in sources), role
+    assert '"ndarray": "numpy.ndarray"' in conf
+    assert any(re.search(r"_ : ndarray\b", text) for text in sources)
 
 
 def test_pages_load_nothing_from_elsewhere():
