@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import json
 import os
 import re
 import shlex
@@ -178,6 +179,21 @@ def test_the_reference_links_to_scikit_learn_and_numpy():
     assert any(re.search(r"_ : ndarray\b", text) for text in sources)
 
 
+def test_the_cheat_sheet_fits_its_columns():
+    text = (ROOT / "docs" / "cheat_sheet.md").read_text(encoding="utf-8")
+    assert max(len(line) for line in BLOCK.findall(text)[0][0].splitlines()) <= 45
+    css = (ROOT / "docs" / "_static" / "site.css").read_text(encoding="utf-8")
+    assert "@media print" in css
+    assert ":class-container: cheat" in text
+
+
+def test_the_guide_begins_with_a_tagger_and_ends_with_the_roadmap():
+    text = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    pages = re.findall(r"^[a-z_]+$", text, re.MULTILINE)
+    assert pages[:5] == ["tagging", "features", "choosing", "cheat_sheet", "formats"]
+    assert pages[-1] == "roadmap"
+
+
 def test_pages_load_nothing_from_elsewhere():
     """What the pages themselves bring in; the theme comes with the site."""
     for page in PAGES:
@@ -206,7 +222,19 @@ def test_targets_and_misses_are_with_the_experiments(kind):
     assert len(listed) >= 4
     aims = re.compile(r"\*\*(missed|reached|met)\b|asked for:|\| aim \|", re.IGNORECASE)
     for page in listed:
-        assert not aims.search((docs / f"{page}.md").read_text(encoding="utf-8")), page
+        text = (docs / f"{page}.md").read_text(encoding="utf-8")
+        assert not aims.search(text), page
+        assert not re.search(r"\bby hand\b", text), f"{page}: notes of measurements"
+
+
+def test_times_of_a_service_are_those_that_were_measured():
+    path = ROOT / "benchmarks" / "results" / "first_contact.json"
+    rows = {row["work"]: row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+    text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8").replace("\n", " ")
+    assert f"takes {rows['one sentence, ms']['ours']:.2f} ms" in text
+    assert f"{rows['dicts to labels, all sentences']['ours'] / 1e6:.2f} million words" in text
+    assert f"after {rows['cold start']['first labels']:.1f} s" in text
+    assert f"after {rows['cold start, empty cache']['first labels']:.1f} s" in text
 
 
 def test_links_lead_somewhere():
