@@ -12,6 +12,7 @@ import shlex
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from sklearn.base import BaseEstimator
@@ -211,6 +212,58 @@ def test_the_page_of_figures_is_what_the_results_say():
         sys.path.remove(root)
     hint = "run python tools/benchmark_page.py"
     assert PAGE.read_text(encoding="utf-8") == make(), hint
+
+
+#: The result files of the tables in a section of docs/benchmarks.md, by how its heading begins.
+SOURCES = {
+    "From a file to a tagger": ["chunking_end_to_end"],
+    "Taggers on other data": ["taggers"],
+    "Sequences": ["conll", "conll-early", "ocr-large", "ocr-small", "predict"],
+    "Multi-class": ["multiclass"],
+    '`C="auto"`': ["choice_of_C"],
+    "Tables\n": ["tables", "tables_fresh"],
+    "Scaling": ["scaling"],
+    "Many labels": ["brown"],
+    "Long sequences": ["lengths"],
+    "The default C": ["defaults_taggers"],
+    "Few or noisy labels": ["defaults_few"],
+    "Numbers of any size": ["defaults"],
+    "Tables with one label a row": ["defaults"],
+}
+
+
+def find_numbers(value):
+    """All numbers of a result, and by how much the scores of a row differ from its default."""
+    if isinstance(value, dict):
+        scores = value.get("scores", {})
+        yield from (abs(s - scores["default"]) for s in scores.values() if "default" in scores)
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from find_numbers(inner)
+    elif isinstance(value, (int, float)):
+        yield abs(float(value))
+
+
+@pytest.mark.parametrize("section", SOURCES)
+def test_figures_in_tables_of_benchmarks_are_those_of_the_results(section):
+    """After rounding, as they are or in per cent or thousands; not what was measured by hand."""
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    (part,) = [part for part in text.split("\n## ") if part.startswith(section)]
+    files = [ROOT / "benchmarks" / "results" / f"{name}.json" for name in SOURCES[section]]
+    results = [json.loads(file.read_text(encoding="utf-8"))["rows"] for file in files]
+    known = np.array([number for result in results for number in find_numbers(result)])
+    known = np.concatenate([known, 100 * known, known / 1000])
+    seen = 0
+    for row in re.findall(r"^\|.*\|$", part, re.MULTILINE):
+        if "before |" in row:  # by hand, as the section says
+            continue
+        row = re.sub(r"[\d.]+ \(figure \d\)", "", row).replace(",", "")  # of a paper
+        for shown in re.findall(r"(?<![\d.])\d+\.\d+", row):
+            half = 0.5001 * 10.0 ** -len(shown.partition(".")[2])
+            assert np.nanmin(np.abs(known - float(shown))) <= half, (shown, row)
+            seen += 1
+    assert seen >= 5
 
 
 @pytest.mark.parametrize("kind", ["guide", "reference"])
