@@ -3,9 +3,13 @@
 import warnings
 from importlib import metadata
 from pathlib import Path
-from urllib.request import urlopen
 
+from docutils import nodes
+from numpydoc.xref import DEFAULT_LINKS
 from sphinx_gallery.sorting import ExplicitOrder
+
+import hingeline
+from hingeline import baselines, constraints, data, distributed, features
 
 warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
@@ -18,7 +22,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.intersphinx",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
@@ -36,7 +39,6 @@ autosummary_generate = True
 templates_path = ["_templates"]  # the methods of a class, below its docstring
 numpydoc_class_members_toctree = False
 numpydoc_show_inherited_class_members = True
-numpydoc_xref_param_type = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"  # fit(), not ChainSSVM.fit()
@@ -66,25 +68,47 @@ sphinx_gallery_conf = {
     "backreferences_dir": "generated/backreferences",
 }
 
-# Links to other projects: their lists of names are read where there is a network.
-OTHERS = {"sklearn": "https://scikit-learn.org/stable", "numpy": "https://numpy.org/doc/stable"}
+# Links to the pages of other projects. Their addresses follow from the names, so a build without a
+# network makes the same site; ``sphinx -b linkcheck`` tells whether they lead somewhere.
+PAGES_OF = {
+    "sklearn": "https://scikit-learn.org/stable/modules/generated/{}.html",
+    "numpy": "https://numpy.org/doc/stable/reference/generated/{}.html",
+}
+OTHER_PAGES = {
+    "numpy.typing.ArrayLike": "https://numpy.org/doc/stable/glossary.html#term-array_like",
+    "numpy.random.RandomState": "https://numpy.org/doc/stable/reference/random/legacy.html"
+    "#numpy.random.RandomState",
+    "scipy.sparse": "https://docs.scipy.org/doc/scipy/reference/sparse.html",
+    # A place that docstrings inherited from scikit-learn refer to.
+    "accuracy_score": "https://scikit-learn.org/stable/modules/model_evaluation.html#accuracy-score",
+}
+
+# Words of the types in docstrings that are links: numpy's, and our own classes.
+PUBLIC = (hingeline, features, data, constraints, distributed, baselines)
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"  # of other words
+numpydoc_xref_aliases = {
+    **{name: name for name in DEFAULT_LINKS},  # Python's types are no links
+    "ndarray": "numpy.ndarray",
+    "array-like": "numpy.typing.ArrayLike",
+    "sparse": "scipy.sparse",
+    "RandomState": "numpy.random.RandomState",
+    **{
+        name: f"{module.__name__}.{name}"
+        for module in PUBLIC
+        for name in module.__all__
+        if isinstance(getattr(module, name), type)
+    },
+}
 
 
-def is_there(address: str) -> bool:
-    """Whether another project's list of names can be read."""
-    try:
-        with urlopen(f"{address}/objects.inv", timeout=3):
-            return True
-    except OSError:
-        return False
-
-
-intersphinx_mapping = {name: (url, None) for name, url in OTHERS.items() if is_there(url)}
-
-
-def leave_alone(app, env, node, content):
-    """Docstrings inherited from scikit-learn refer to its pages; without a network they do not."""
-    return content if node["reftarget"] == "accuracy_score" else None
+def link_elsewhere(app, env, node, content):
+    """A link to a name of another project."""
+    name = node.get("reftarget", "")
+    address = OTHER_PAGES.get(name) or PAGES_OF.get(name.partition(".")[0], "").format(name)
+    if not address:
+        return None
+    return nodes.reference("", "", content, refuri=address, internal=False, reftitle=name)
 
 
 def show_gallery(app, what, name, thing, options, lines):
@@ -96,7 +120,7 @@ def show_gallery(app, what, name, thing, options, lines):
 
 def setup(app):
     """Sphinx calls this."""
-    app.connect("missing-reference", leave_alone)
+    app.connect("missing-reference", link_elsewhere)
     app.connect("autodoc-process-docstring", show_gallery, priority=900)  # after numpydoc
 
 

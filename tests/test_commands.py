@@ -82,6 +82,12 @@ def arff(n: int, seed: int) -> str:
     return "\n".join(["@relation r", *kinds, "@data", *(",".join(map(str, r)) for r in table), ""])
 
 
+def numbered(n: int) -> str:
+    """Sequences of numbered features, as SVM^hmm reads them."""
+    rows = [(1 + (k + t) % 2, k) for k in range(n) for t in range(4)]
+    return "".join(f"{tag} qid:{k} {tag}:1 3:{k}\n" for tag, k in rows)
+
+
 def sample(page: str, beginning: str) -> str:
     """The block of a page that begins so: what it shows of a file."""
     text = PAGES[page].read_text(encoding="utf-8")
@@ -118,6 +124,8 @@ def make_files(folder: Path) -> None:
     write(folder / "citations_test.tsv.gz", conll([CITATION] * 2, 0, 1))
     write(folder / "citations_unlabelled.txt.gz", conll([CITATION[2:], CITATION[:9]] * 2, 0))
     write(folder / "names.txt", DUMP)
+    for name, n in (("train", 40), ("test", 10)):
+        write(folder / f"{name}.dat", numbered(n))
 
 
 DUMP = """FILEHEADER = {

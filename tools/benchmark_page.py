@@ -11,11 +11,89 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "figures.md"
 #: Of a long table; the file has the rest.
 MOST_ROWS, MOST_COLUMNS = 24, 9
+#: What the section of a file is called; a new file needs a title.
+TITLES = {
+    "blocks": "Training in blocks",
+    "blocks_C": "Training in blocks: values of C",
+    "brown": "Many labels: the Brown corpus",
+    "choice_of_C": "C chosen automatically",
+    "chunking_end_to_end": "From a file to a chunker",
+    "conll-early": "Chunks: time to a given F1",
+    "conll": "Chunks: time to a small gap",
+    "defaults": "Defaults: pairs, scales, tables",
+    "defaults_few": "Defaults: few or noisy labels",
+    "defaults_taggers": "Defaults: C of taggers",
+    "few_labels_citations": "Few labels: citations",
+    "few_labels_citations_context": "Few labels: citations, features of neighbours",
+    "few_labels_citations_context_default": "Few labels: citations, neighbours, default C",
+    "few_labels_citations_signs_and_shape": "Few labels: citations, marks and shapes",
+    "few_labels_citations_wide_shapes": "Few labels: citations, wide shapes",
+    "few_labels_citations_wider_shapes": "Few labels: citations, wider shapes",
+    "few_labels_search_annealed": "Few labels: search of DASO's settings",
+    "few_labels_search_features": "Few labels: search of features",
+    "few_labels_seminars": "Few labels: seminars",
+    "few_labels_seminars_default": "Few labels: seminars, default C",
+    "few_labels_umass": "Few labels: UMass citations",
+    "few_labels_umass_default": "Few labels: UMass citations, default C",
+    "first_contact": "Feature dicts and a cold start",
+    "first_hour": "The first hour",
+    "graph_solvers": "Solvers for graphs and label sets",
+    "graphs_bibtex": "Label sets: bibtex",
+    "graphs_horses": "Images: horses",
+    "graphs_msrc": "Images: MSRC-21",
+    "graphs_scene": "Label sets: scene",
+    "graphs_snakes": "Graphs: snakes",
+    "graphs_yeast": "Label sets: yeast",
+    "guard_compile": "Two versions: compilation",
+    "guard_time": "Two versions: time, since the rebuilding",
+    "guard_time_last": "Two versions: time, since the last change",
+    "guard_two_processes": "Two versions: compiling in two processes",
+    "label_switching": "Label switching",
+    "label_switching-quick": "Label switching, a quick run",
+    "lengths": "Long sequences",
+    "memory": "Memory and a first fit",
+    "multiclass": "Single labels beside LIBLINEAR",
+    "ocr-large": "Handwriting, 6,251 words",
+    "ocr-small": "Handwriting, 626 words",
+    "online": "Streams",
+    "own_structures": "Your own structures",
+    "paper_fsmo_figures": "FSMO paper: figures",
+    "paper_fsmo_table2": "FSMO paper: table 2",
+    "paper_fsmo_table3": "FSMO paper: table 3",
+    "paper_lse_figure1": "LSE paper: figure 1",
+    "paper_lse_figure2": "LSE paper: figure 2",
+    "paper_lse_improved": "LSE paper: tables 3 and 4, improved",
+    "paper_lse_printed": "LSE paper: tables 3 and 4, as printed",
+    "paper_lse_table5": "LSE paper: table 5",
+    "paper_lse_violators": "LSE paper: more violators",
+    "paper_nu_auto": "ν paper: ν chosen automatically",
+    "paper_nu_figure1": "ν paper: figure 1",
+    "paper_nu_path": "ν paper: a path of ν",
+    "paper_nu_start": "ν paper: starts at a Gaussian HMM",
+    "paper_nu_table1": "ν paper: table 1",
+    "paper_nu_tables": "ν paper: tables 2 and 3",
+    "paper_nu_timing": "ν paper: times",
+    "paper_semisupervised_citations": "Semi-supervised paper: citations",
+    "paper_semisupervised_citations_context": "Semi-supervised paper: citations, neighbours",
+    "paper_semisupervised_seminars": "Semi-supervised paper: seminars",
+    "paper_soft_msrc": "Soft constraints paper: MSRC-21",
+    "paper_soft_reuters": "Soft constraints paper: Reuters",
+    "paper_soft_yeast": "Soft constraints paper: yeast",
+    "predict": "Tagging ready features",
+    "scaling": "Training time by size",
+    "structures_dependencies": "Dependencies",
+    "structures_segments": "Segments",
+    "tables": "Tables beside LIBLINEAR: first grid",
+    "tables_fresh": "Tables beside LIBLINEAR: third grid",
+    "tables_held_back": "Tables beside LIBLINEAR: second grid",
+    "taggers": "Taggers beside CRFsuite",
+    "taxonomy": "Trees of classes",
+}
 HEAD = """# All figures
 
 `python tools/benchmark_page.py` writes this page from `benchmarks/results/*.json`, and a test sees
-that it did. Each section is one file: the command, when it ended, and its tables, without curves
-and single runs. What the figures mean, and which targets they miss, is told in the pages of
+that it did. Each section is one file: its name, the command, when it ended, and its tables, without
+curves and single runs. What the figures mean, and which targets they miss, is told in the pages of
 [experiments](experiments.md).
 """
 
@@ -105,10 +183,11 @@ def sections() -> Iterator[str]:
         result = json.loads(file.read_text(encoding="utf-8"))
         if "rows" not in result:
             continue
-        yield f"\n## {file.stem}\n"
+        yield f"\n## {TITLES[file.stem]}\n"
         machine = result.get("machine", {})
         where = f", {machine['processor']}, {machine['cores']} cores" if machine else ""
-        yield f"`{result['command']}`, {result['finished'][:10]}{where}.\n"
+        made = f"`{result['command']}`, {result['finished'][:10]}{where}"
+        yield f"<small>`{file.name}`: {made}.</small>\n"
         yield from tables(result["rows"])
 
 

@@ -270,7 +270,12 @@ class BaseModel(BaseEstimator):
 
 
 class Streams:
-    """What estimators with ``partial_fit`` have: examples that are remembered between calls."""
+    """What estimators with ``partial_fit`` have: examples that are remembered between calls.
+
+    Attributes
+    ----------
+    n_examples_ : int; how many examples are remembered for ``partial_fit``
+    """
 
     def _open_stream(self) -> Any:
         """What ``partial_fit`` keeps, from the first call on."""

@@ -30,8 +30,9 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
     Parameters
     ----------
     C : float, "scale" or "auto", default="scale"
-        As in :class:`hingeline.ChainSSVM`, with the mean squared norm of a row's features, and up
-        to 5 times as large with fewer than 40 columns; ``float("inf")`` for a hard margin.
+        As in :class:`hingeline.ChainSSVM`, with the mean squared norm of a row's features. With d
+        < 40 columns, ``"scale"`` is 40/d times as large, but at most 5 times.
+        ``float("inf")`` is a hard margin.
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the required margin, or multiplies the slack.
     violators : "all", "argmax" or int, optional

@@ -190,7 +190,7 @@ def score_spans(counts: SpanCounts) -> SpanScores:
 def span_f1_score(
     y_true: Any, y_pred: Any, *, scheme: str = "auto", mode: str = "default", average: str = "micro"
 ) -> float:
-    """F1 of spans as one number, for scikit-learn's ``make_scorer``.
+    """F1 of spans as one number, for :func:`sklearn.metrics.make_scorer`.
 
     Parameters
     ----------
@@ -240,7 +240,8 @@ def iou_score(y_true: Any, y_pred: Any, *, weights: Any = None, void_label: Any 
 
 
 def scorer(name: str, **options: Any) -> Any:
-    """A score by its name, for ``scoring=`` of scikit-learn's searches and cross-validation.
+    """A score by its name, for ``scoring=`` of :class:`sklearn.model_selection.GridSearchCV`,
+    :func:`sklearn.model_selection.cross_val_score` and the like.
 
     These accept only scikit-learn's own scores as bare names: ``scoring="span_f1"`` is refused
     there, ``scoring=scorer("span_f1")`` is not.

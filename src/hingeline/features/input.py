@@ -478,9 +478,10 @@ class PerToken(  # type: ignore[call-arg]
 ):
     """A transformer of rows, applied to the tokens of sequences.
 
-    With ``PolynomialFeatures(2)``, each token x as ``(1, x, upper triangle of x xᵀ)``, a chain has
-    the emissions of a Gaussian hidden Markov model: a linear score of these is any quadratic
-    function of x. The 1 is the constant that ``ChainSSVM(fit_intercept=True)`` would add.
+    With :class:`sklearn.preprocessing.PolynomialFeatures` of degree 2, which makes of each token x
+    ``(1, x, upper triangle of x xᵀ)``, a chain has the emissions of a Gaussian hidden Markov model:
+    a linear score of these is any quadratic function of x. The 1 is the constant that
+    ``ChainSSVM(fit_intercept=True)`` would add.
 
     Parameters
     ----------

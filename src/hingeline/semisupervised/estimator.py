@@ -326,6 +326,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     constraints_ : list of constraints, with the weights and bounds that were learned
     steps_ : list of AnnealingStep; the first, at ``C_u = 0``, is the supervised solution
     step_weights_, selected_ : list of ndarray, int; weights of each step, and the step chosen
+    step_models_ : list of ChainSSVM; a fitted model of every step
     transduction_ : list of ndarray; all labels in training, those given and y* of the chosen step
     primal_objective_, duality_gap_ : float
         P at the chosen step; the gap is ``nan``, as a non-convex problem has no dual bound.
