@@ -82,6 +82,13 @@ def _read_names(entry: str) -> set[str]:
     return set(entry.partition("\n")[0].partition(" : ")[0].split(", "))
 
 
+class _Lacking:
+    """A method that is not there, so that ``hasattr`` says no; the error says what is instead."""
+
+    def __get__(self, model: Any, cls: Any) -> Any:
+        raise AttributeError(f"{cls.__name__} has no predict_proba: {cls._probabilities}.")
+
+
 class BaseModel(BaseEstimator):
     """What every fitted estimator has: flat weights, a certificate and a file to be kept in.
 
@@ -138,6 +145,8 @@ class BaseModel(BaseEstimator):
             found = f"gap {self.duality_gap_:.3g}{share} = primal {primal:.6g} − dual {dual:.6g}"
         return f"{html}<p>{found}; {self.n_iter_} passes: {escape(self.stop_reason_)}</p>"
 
+    predict_proba = _Lacking()
+    _probabilities = "its scores are not probabilities"
     _centres_far = False  # whether columns far from 0 are centred, whatever their size is
 
     @property

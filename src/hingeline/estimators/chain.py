@@ -6,6 +6,7 @@ By a large margin, or, as the baseline that this is compared with, by conditiona
 import math
 import time
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import chain as in_a_row
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -113,10 +114,11 @@ class TokenModel:
         if self.features is None:
             reading.refuse_words(self.encoder_, X, lengths)
         matrix, offsets = reading.known_tokens(self.encoder_, X, lengths)
-        if self.encoder_ is not None and matrix.shape[1] > self.n_features_in_:
+        if self.n_features_in_ < matrix.shape[1] <= getattr(self.encoder_, "n_features_out_", 0):
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
-        checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
+        what += f" {self.n_features_in_}{reading.name_reader(self.encoder_)}."
+        checks.require(matrix.shape[1] == self.n_features_in_, what)
         return checks.as_csr(scale_columns(self, matrix)), offsets
 
 
@@ -154,9 +156,16 @@ class ChainModel:
         with Reporter(type(self).__name__, getattr(self, "verbose", None)).during("encoding"):
             matrix, offsets, weights = self._learn_tokens(X, lengths, sample_weight)
         flat = reading.stack_labels(y, offsets, lengths)
-        if isinstance(X, TokenTable) and X.column(-1).tolist() == flat:
-            what = f"the last column of X, {X.names[-1]!r}, holds the labels that are to be learnt"
-            checks.warn(f"{what}: leave it out, X.select({list(X.names[:-1])}).")
+        what = "the last column of X{} holds the labels that are to be learnt: leave it out{}."
+        if isinstance(X, TokenTable):
+            if X.column(-1).tolist() == flat:
+                how = f", X.select({list(X.names[:-1])})"
+                checks.warn(what.format(f", {X.names[-1]!r},", how))
+        elif self.encoder_ is not None:
+            tokens = X if lengths is not None else in_a_row.from_iterable(X)
+            pairs = zip(tokens, flat, strict=False)  # to the first that differs
+            if all(type(x) is tuple and len(x) > 1 and x[-1] == label for x, label in pairs):
+                checks.warn(what.format("", ""))
         self.n_features_in_ = matrix.shape[1]
         self.classes_, labels = reading.find_classes(flat, offsets)
         given = self.classes_, labels, offsets
@@ -347,6 +356,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
     [['a', 'b', 'a'], ['a', 'b']]
     """
 
+    _probabilities = "CalibratedChain(model).fit(X_dev, y_dev) gives probabilities"
+
     C: float | str = "scale"
     _: KW_ONLY
     rescale: str = "margin"
@@ -432,7 +443,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                     matrix, offsets = reading.known_tokens(self.encoder_, X, lengths, grow=True)
                     now, before, name = matrix.shape[1], self.n_features_in_, type(self).__name__
                     what = f"X has {now} features, but {name} was fitted with {before}"
-                    checks.require(now >= before, f"{what}: put new ones after these.")
+                    what += reading.name_reader(self.encoder_) or ": put new ones after these"
+                    checks.require(now >= before, f"{what}.")
                     matrix = checks.as_csr(scale_columns(self, matrix))
                     if now > before and hasattr(self, "feature_names_in_"):
                         self._learn_names(X)
@@ -539,6 +551,8 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
     array([[0.98, 0.02],
            [0.05, 0.95]])
     """
+
+    _probabilities = "predict_marginals gives probabilities"
 
     C: float = 1.0
     _: KW_ONLY
