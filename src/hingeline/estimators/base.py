@@ -2,7 +2,6 @@
 
 import math
 import re
-import time
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hingeline import _checks as checks
 from hingeline._checks import Array, require
-from hingeline._jit import announce_compiling
+from hingeline._jit import announce_compiling, working_time
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits, Reporter, identity, run
@@ -581,7 +580,7 @@ class BaseSSVM:
         self, compiled: Compiled, weights: Array, start: Any, C: float | None = None, **given: Any
     ) -> tuple[Result, DualMemory, Any]:
         """Run the solver, with options given beside the user's; the result, and the solver."""
-        began = time.perf_counter()
+        began = working_time()
         C = self._choose_C(compiled.problem, weights) if C is None else C
         refuse_overflow(compiled.problem, C * float(weights.sum()))
         form = make_formulation(C, self.slack, self.rescale, weights)
@@ -611,7 +610,8 @@ class BaseSSVM:
                 "start": "cold" if multipliers is None else "warm",
             },
         )
-        with announce_compiling(), compiled.workers(self.n_jobs) as workers:
+        telling = limits.report.while_compiling()
+        with announce_compiling(), telling, compiled.workers(self.n_jobs) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver

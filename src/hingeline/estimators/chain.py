@@ -4,7 +4,6 @@ By a large margin, or, as the baseline that this is compared with, by conditiona
 """
 
 import math
-import time
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain as in_a_row
 from itertools import pairwise
@@ -16,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline import _checks as checks
 from hingeline._checks import Array
+from hingeline._jit import working_time
 from hingeline.core.loop import Reporter
 from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators import allowed as masks
@@ -574,7 +574,7 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
         """
         from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 
-        began = time.perf_counter()
+        began = working_time()
         self.check_parameters()
         matrix, offsets, labels, weights = self._read(X, y, lengths, sample_weight)
         weights = float(self.C) * weights
