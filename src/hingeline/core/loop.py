@@ -63,11 +63,10 @@ class Reporter:
     @contextmanager
     def while_compiling(self) -> Iterator[None]:
         """Say what is compiled, which passes wait for; the next pass takes the place of it."""
-        began = time.perf_counter()
 
         def say(text: str) -> None:
             self.told = 0.0
-            self._write(text, time.perf_counter() - began)
+            self._write(text)
 
         with count_compiling(say) if self.verbose is None else nullcontext():
             try:
@@ -106,8 +105,9 @@ class Reporter:
             print(f"\r{' ' * self.width}", end="\r", file=sys.stderr, flush=True)
             self.width = 0
 
-    def _write(self, work: str, seconds: float) -> None:
-        text = f"{self.name}: {', '.join(filter(None, (work, self.state, f'{seconds:.0f} s')))}"
+    def _write(self, work: str, seconds: float | None = None) -> None:
+        clock = "" if seconds is None else f"{seconds:.0f} s"
+        text = f"{self.name}: {', '.join(filter(None, (work, self.state, clock)))}"
         blanks = " " * (self.width - len(text))
         self.width = len(text)
         print(f"\r{text}{blanks}", end="", file=sys.stderr, flush=True)
