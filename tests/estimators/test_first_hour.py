@@ -62,7 +62,7 @@ def test_results_show_themselves(tagger: Any) -> None:
 def test_labels_among_the_columns_are_told() -> None:
     rows = zip(NOTES.X_test, NOTES.y_test, strict=True)
     table = TokenTable.from_sentences([[*zip(*row, strict=True)] for row in rows], ["word", "tag"])
-    with pytest.warns(UserWarning, match=r"column of X, 'tag', holds the labels.*select\(\['word'"):
+    with pytest.warns(UserWarning, match=r"last column of X holds the labels.*select\(\['word'"):
         ChainSSVM(tol=0.1).fit(table, NOTES.y_test)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -156,16 +156,13 @@ class ChainModel:
         with Reporter(type(self).__name__, getattr(self, "verbose", None)).during("encoding"):
             matrix, offsets, weights = self._learn_tokens(X, lengths, sample_weight)
         flat = reading.stack_labels(y, offsets, lengths)
-        what = "the last column of X{} holds the labels that are to be learnt: leave it out{}."
-        if isinstance(X, TokenTable):
-            if X.column(-1).tolist() == flat:
-                how = f", X.select({list(X.names[:-1])})"
-                checks.warn(what.format(f", {X.names[-1]!r},", how))
-        elif self.encoder_ is not None:
+        if self.encoder_ is not None:
             tokens = X if lengths is not None else in_a_row.from_iterable(X)
             pairs = zip(tokens, flat, strict=False)  # to the first that differs
-            if all(type(x) is tuple and len(x) > 1 and x[-1] == label for x, label in pairs):
-                checks.warn(what.format("", ""))
+            if all(type(x) is tuple and x[-1:] == (label,) for x, label in pairs):
+                how = f", X.select({list(X.names[:-1])})" if isinstance(X, TokenTable) else ""
+                what = "the last column of X holds the labels that are to be learnt: leave it out"
+                checks.warn(f"{what}{how}.")
         self.n_features_in_ = matrix.shape[1]
         self.classes_, labels = reading.find_classes(flat, offsets)
         given = self.classes_, labels, offsets
