@@ -79,7 +79,7 @@ def test_labels_among_the_columns_are_told() -> None:
 
 def test_probabilities_are_to_be_had_elsewhere(tagger: Any) -> None:
     for model, how in (
-        (tagger, r"calibration.CalibratedChain\(model\).fit"),
+        (tagger, r"CalibratedChain\(model\).fit\(X_dev, y_dev\) gives .*evaluation.calibration"),
         (MulticlassSSVM(), "CalibratedClassifierCV"),
         (ChainCRF(), "predict_marginals"),
         (MultilabelSSVM(), "its scores are not probabilities"),

@@ -353,7 +353,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
     [['a', 'b', 'a'], ['a', 'b']]
     """
 
-    _probabilities = "hingeline.evaluation.calibration.CalibratedChain(model).fit(X, y) gives them"
+    _probabilities = "CalibratedChain(model).fit(X_dev, y_dev) gives probabilities"
+    _probabilities += " (hingeline.evaluation.calibration)"
 
     C: float | str = "scale"
     _: KW_ONLY
