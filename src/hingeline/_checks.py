@@ -254,7 +254,8 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
     if class_weight is None:
         return weights
     if isinstance(class_weight, str):
-        one_of("class_weight", class_weight, ("balanced",))
+        what = f"class_weight must be 'balanced' or a dict, got {show(class_weight)}."
+        require(class_weight == "balanced", what)
         counts = np.bincount(labels, minlength=len(classes))
         return np.where(counts > 0, len(labels) / (len(classes) * np.maximum(counts, 1)), 1.0)
     what = f"class_weight must be None, 'balanced' or a mapping, got {show(class_weight)}."

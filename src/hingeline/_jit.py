@@ -34,6 +34,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
@@ -51,6 +52,8 @@ from numba.core.serialize import dumps
 from numba.core.typing import templates
 from numba.core.typing.templates import infer, infer_global
 from numba.extending import is_jitted, typeof_impl
+
+from hingeline._words import count_of
 
 #: The latest numba whose inside :mod:`hingeline._compiler` knows. Whatever comes later compiles the
 #: same kernels by its own way, which takes some three times as long.
@@ -277,7 +280,16 @@ CACHE_FOLDER = _cache_folder()
 
 #: Called before a kernel is compiled, with the file that will keep it, or None.
 _LISTENERS: list[Callable[[Path | None], None]] = []
-COMPILING = [0.0]  # Seconds that this process has spent on compiling.
+COMPILING = [0.0]  # Seconds that this process has spent on compiling, or on loading what was.
+
+
+def working_time() -> float:
+    """Seconds by a clock that stands still while a kernel is compiled or loaded.
+
+    It is the clock of whatever is told of a fit: how long it took would else depend on what the
+    process and the disk had compiled before. Only differences mean something.
+    """
+    return time.perf_counter() - COMPILING[0]
 
 
 @contextlib.contextmanager
@@ -392,6 +404,15 @@ def listen_to_compiling(listener: Callable[[Path | None], None]) -> Iterator[Non
         yield
     finally:
         _LISTENERS.remove(listener)
+
+
+@contextlib.contextmanager
+def count_compiling(say: Callable[[str], None]) -> Iterator[None]:
+    """Say before a kernel is compiled how many that makes; nobody knows how many are left."""
+    numbers = count(1)
+    text = "compiling: {} so far"
+    with listen_to_compiling(lambda _: say(text.format(count_of(next(numbers), "kernel")))):
+        yield
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 import hingeline
 from cli.commands import conll, crfsuite, done, refused, run, sentences, svmhmm, svmlight, write
+from hingeline._jit import COMPILING, uncached
+from hingeline.cli.fits import FitProgress
 
 TRAIN, TEST = sentences(40, 0), sentences(15, 1)
 
@@ -390,6 +393,22 @@ def test_commands_tell_of_work_that_takes_long(folder, monkeypatch):
     told.clear()
     done("convert", data, folder / "out.csv", "--to", "csv")
     assert told == [(data.name, "converting")]
+
+
+def test_compiling_is_told_apart_from_training(folder, monkeypatch):
+    told, fit = [], FitProgress.fit
+
+    def compile_too(self, title, estimator, learn, *more):
+        monkeypatch.setattr(self, "update", lambda task, state, **more: told.append(state))
+        seconds = fit(self, title, estimator, lambda: (uncached(lambda x: x)(1), learn()), *more)
+        COMPILING[0] += 2.0  # as if it had taken long
+        return seconds
+
+    monkeypatch.setattr(FitProgress, "fit", compile_too)
+    data, model = folder / "train.conll", folder / "m.hinge"
+    text = done("train", data, "-m", model)
+    assert re.search(r"; read .*, write \d\.\d s, compile 2\.\d s; ", text)
+    assert told[0] == "compiling: 1 kernel so far"
 
 
 def test_the_file_says_where_it_came_from(folder):

@@ -256,7 +256,7 @@ MULTICLASS = [
         {"class_weight": "even"},
         (X, Y),
         ValueError,
-        ["class_weight='even'", "'balanced'"],
+        ["class_weight must be 'balanced' or a dict, got 'even'"],
     ),
     (
         "class_weight below 0",
@@ -625,6 +625,16 @@ class LossOfArrays(Plain):
         return y_true != y
 
 
+class Forgetful(Plain):
+    def decode(self, x: Any, w: Any) -> Any:
+        return np.array([0])
+
+
+class Narrow(Plain):
+    def loss(self, y: Any) -> float:
+        return 0.0
+
+
 class LooksAtTheTruth(Plain):
     def decode(self, x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
         return np.array([y_true[0]])
@@ -645,6 +655,15 @@ CUSTOM = [
         TypeError,
         ["lacks joint_feature, loss, decode"],
     ),
+    (
+        "few arguments",
+        Forgetful(),
+        {},
+        (INPUTS, OUTPUTS),
+        TypeError,
+        ["Forgetful.decode(x: 'Any', w: 'Any')", "must take (x, w, y_true, loss_scale)"],
+    ),
+    ("loss of one", Narrow(), {}, (INPUTS, OUTPUTS), TypeError, ["must take (y_true, y)"]),
     ("lengths", Plain(), {}, (INPUTS, OUTPUTS[:2]), ValueError, ["X has 4", "y has 2"]),
     ("empty", Plain(), {}, ([], []), ValueError, ["X is empty"]),
     ("large C", Plain(), {"C": 1e300}, (INPUTS, OUTPUTS), ValueError, ["C times", "lower C"]),
@@ -864,6 +883,12 @@ def test_prediction_with_other_features() -> None:
         tagger.decision_function([X, np.ones((1, 3))])
     with pytest.raises(ValueError, match="lengths="):
         tagger.predict(X)
+    for model, kind in (
+        (TAGGER(), "words"),
+        (ChainSSVM(tol=0.5).fit(WORDS, [LABELS[0][:2]]), "dic"),
+    ):
+        with pytest.raises(ValueError, match=f"the model reads {kind}.*, and X holds numbers"):
+            model.predict([np.ones((2, 99))])
     with pytest.raises(ValueError, match=r"3 sequences and y has 2"):
         tagger.score(SEQUENCES, LABELS[:2])
     with pytest.raises(ValueError, match=r"X\[0\] contains NaN"):

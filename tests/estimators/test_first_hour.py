@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -61,11 +62,31 @@ def test_results_show_themselves(tagger: Any) -> None:
 def test_labels_among_the_columns_are_told() -> None:
     rows = zip(NOTES.X_test, NOTES.y_test, strict=True)
     table = TokenTable.from_sentences([[*zip(*row, strict=True)] for row in rows], ["word", "tag"])
-    with pytest.warns(UserWarning, match=r"column of X, 'tag', holds the labels.*select\(\['word'"):
+    with pytest.warns(UserWarning, match=r"last column of X holds the labels.*select\(\['word'"):
         ChainSSVM(tol=0.1).fit(table, NOTES.y_test)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ChainSSVM(tol=0.1).fit(table.select(["word"]), NOTES.y_test)
+        known = [("a", "A"), ("b", "B"), ("c", "A")]
+        model = ChainSSVM(tol=0.1).fit([known] * 5, [["A", "B", "B"]] * 5)
+    pairs, labels = list(table), NOTES.y_test
+    for more in ((pairs, labels), ([*chain(*pairs)], [*chain(*labels)], table.lengths)):
+        with pytest.warns(UserWarning, match="last column of X holds the labels that are to be le"):
+            ChainSSVM(tol=0.1).fit(*more)
+    with pytest.warns(UserWarning, match="no value of column 'col1' occurred in training"):
+        model.predict([[(word, f"other {tag}") for word, tag in known]] * 10)
+
+
+def test_probabilities_are_to_be_had_elsewhere(tagger: Any) -> None:
+    for model, how in (
+        (tagger, r"CalibratedChain\(model\).fit\(X_dev, y_dev\) gives .*evaluation.calibration"),
+        (MulticlassSSVM(), "CalibratedClassifierCV"),
+        (ChainCRF(), "predict_marginals"),
+        (MultilabelSSVM(), "its scores are not probabilities"),
+    ):
+        assert not hasattr(model, "predict_proba")
+        with pytest.raises(AttributeError, match=f"{type(model).__name__} has no .*{how}"):
+            model.predict_proba(NOTES.X_test)
 
 
 def test_a_curve_shows_itself(tagger: Any, tmp_path: Any) -> None:
@@ -219,9 +240,19 @@ WORDS, TAGS = [["the", "cat"], ["a", "dog"]], [["D", "N"], ["D", "N"]]
         (WORDS, [2, 2], r"y\[0\] is 2, expected a list of 2 labels"),
         (WORDS, ["D", "N", "D", "N"], "2 sequences and y has 4 labels, one for each token: cut y"),
         ([WORDS], [TAGS], r"y\[i\]\[t\] that of token t"),
-        ([["the", ("cat", "N")]], TAGS[:1], "lists or tuples as tokens: give every token"),
-        ([[["the"], ["cat", "x"]], WORDS[1]], TAGS, "lists or dicts of features as tokens: give"),
-        ([[{"w": "the"}, "cat"], WORDS[1]], TAGS, "both strings and lists or dicts of features"),
+        (
+            [["the", ("cat", "N")]],
+            TAGS[:1],
+            r"X\[0\]\[0\] is 'the', but X\[0\]\[1\] is \('cat', 'N'\)",
+        ),
+        (
+            [[["the"], ["cat", "x"]], WORDS[1]],
+            TAGS,
+            r"X\[1\]\[0\] is 'a', but X\[0\]\[0\] is \['the'",
+        ),
+        ([[{"w": "the"}, "cat"], WORDS[1]], TAGS, r"X\[0\]\[1\] is 'cat', but .* each as its feat"),
+        ([[1, 2], [3, 4]], TAGS, r"X\[0\] holds the number 1 as a token: pass strings if numbers"),
+        ([np.arange(2)] * 2, TAGS, r"X\[0\] holds the number .* or a list of features for each"),
         (iter(WORDS), TAGS, r"got list_iterator: pass list\(X\)"),
     ],
 )

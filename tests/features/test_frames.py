@@ -82,16 +82,36 @@ def test_labels_go_back_to_their_rows(make: Any) -> None:
     assert to_column([[1, 2], [3, 4], [5]], frame).tolist() == [1, 3, 2, 4, 5]
     with pytest.raises(ValueError, match="labels are of 2 sentences with 4 tokens, but the frame"):
         to_column(y[:2], frame)
-    with pytest.raises(ValueError, match="the frame has no column 'doc': name one of 'sentence'"):
+    with pytest.raises(ValueError, match=r"no column 'doc': pass group=, .* one of 'sentence'"):
         to_column(y, frame, group="doc")
     with pytest.raises(TypeError, match=r"a frame is expected, got .*: pass the frame and group="):
         to_column(y, frame["sentence"])
 
 
+@pytest.mark.parametrize("make", [Frame, pandas_frame, polars_frame])
+def test_one_sentence_and_usual_names_of_their_column(make: Any) -> None:
+    words = {name: COLUMNS[name] for name in ("word", "tag")}
+    X, y = from_frame(make(words), group=None)
+    assert list(X) == [[(word,) for word in COLUMNS["word"]]]
+    assert y == [COLUMNS["tag"]]
+    assert to_column(y, make(words), group=None).tolist() == COLUMNS["tag"]
+    for name in ("Sentence #", "sentence_id"):
+        frame = make({name: COLUMNS["sentence"], **words})
+        X, y = from_frame(frame)
+        assert X.names == ("word",)
+        assert X.lengths.tolist() == [2, 2, 1]
+        assert to_column(y, frame).tolist() == COLUMNS["tag"]
+
+
 @pytest.mark.parametrize(
     ("columns", "params", "message"),
     [
-        ({**COLUMNS}, {"group": "doc"}, "the frame has no column 'doc': name one of"),
+        (
+            {**COLUMNS},
+            {"group": "doc"},
+            "the frame has no column 'doc': pass group=, the column that",
+        ),
+        ({"word": ["a"], "tag": ["b"]}, {}, "one of 'word', 'tag'; .* one sentence, group=None"),
         ({**COLUMNS}, {"label": "ner"}, "no column 'ner'"),
         ({**COLUMNS}, {"columns": ["x"]}, "no column 'x'"),
         ({"sentence": [1], "tag": ["a"]}, {}, "no columns are left"),

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hingeline import ChainSSVM
+from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM
 from hingeline.core.results import HistoryRow
 from hingeline.report import figures
 from hingeline.report.figures import (
@@ -416,6 +416,20 @@ def test_affinities_are_drawn_with_names():
     assert [t.get_text() for t in axes.get_yticklabels()] == ["sky", r"US\$ and a very long nam…"]
     with pytest.raises(ValueError, match=r"expected .2, 2.: one row and one column"):
         plot_affinities([[1.0]], ["a", "b"])
+
+
+def test_affinities_of_models_need_no_names():
+    X, y = [np.eye(2), np.eye(2)[::-1]], [["O", "B"], ["B", "O"]]
+    model = ChainSSVM(C=1.0, tol=0.1).fit(X, y)
+    axes = plot_affinities(model)
+    np.testing.assert_array_equal(axes.images[0].get_array(), model.transition_coef_)
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["B", "O"]
+    sets = MultilabelSSVM(tol=0.1).fit(np.eye(3), np.eye(3, dtype=int))
+    drawn = plot_affinities(sets, "abc").images[0].get_array()
+    np.testing.assert_array_equal(drawn.filled(np.nan), label_affinities(sets))
+    for other in (ChainSSVM(), MulticlassSSVM(tol=0.1).fit(np.eye(2), [0, 1])):
+        with pytest.raises(ValueError, match=r"SSVM has no weights of pairs of labels, or is not"):
+            plot_affinities(other)
 
 
 def test_affinity_of_a_pair_is_its_interaction():

@@ -6,7 +6,6 @@ import math
 import re
 import shlex
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -26,7 +25,7 @@ from sklearn.utils import _safe_indexing
 
 from hingeline import Checkpoint, EarlyStopping, PassState
 from hingeline._checks import positive, require
-from hingeline._jit import COMPILING
+from hingeline._jit import COMPILING, count_compiling, working_time
 from hingeline._words import SPACE, count_of, percent_at_most
 from hingeline.cli import files
 from hingeline.cli.app import INTERRUPTED, blame, check_target, flag, split_numbers
@@ -165,8 +164,8 @@ class FitProgress(Progress):
         task = self.add_task(title, total=1.0, state="")
         watcher, verbose = _Watcher(self, title, task, estimator.tol), estimator.verbose
         estimator.set_params(callbacks=[watcher, *callbacks], verbose=0)
-        began, compiled = time.perf_counter(), COMPILING[0]
-        with self:
+        began = working_time()
+        with self, count_compiling(lambda text: self.update(task, state=text)):
             try:
                 with self.show_warnings():
                     learn()
@@ -174,7 +173,7 @@ class FitProgress(Progress):
                 estimator.set_params(callbacks=None, verbose=verbose)
             if estimator.stop_reason_ == "interrupted" and not keeps:
                 raise KeyboardInterrupt
-            seconds = time.perf_counter() - began - (COMPILING[0] - compiled)
+            seconds = working_time() - began
             found = outcome_of(estimator)
             gap = _gap_text(found["relative_gap"], found["restricted_gap"])
             ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
@@ -229,15 +228,15 @@ def bound_text(share: float) -> str:
 
 
 class Clock:
-    """Seconds by phase."""
+    """Seconds by phase, and apart from them those in which kernels were compiled or loaded."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self.began = time.perf_counter()
+        self.began, self.compiled = working_time(), COMPILING[0]
 
     def stop(self, phase: str) -> float:
         """End a phase now, and say what it took; the next one begins."""
-        before, self.began = self.began, time.perf_counter()
+        before, self.began = self.began, working_time()
         self.seconds[phase] = round(self.began - before, 3)
         return self.seconds[phase]
 
@@ -266,6 +265,9 @@ def write_model(
     with blame("--model"):
         written = estimator.save(path, metadata=facts | metadata, **options)
     clock.stop("write")
+    compiled = COMPILING[0] - clock.compiled
+    if compiled >= 1.0:  # or they were on disk, and loaded
+        clock.seconds["compile"] = round(compiled, 3)
     return {"model": str(path), "bytes": written["bytes"], "seconds": clock.seconds}
 
 

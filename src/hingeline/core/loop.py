@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import cache, partial, reduce
 from typing import Any
@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController
 
 from hingeline._checks import Array, warn
-from hingeline._jit import COMPILING
+from hingeline._jit import count_compiling, working_time
 from hingeline._words import count_of
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import HistoryRow, PassState, Result, read_history, relative
@@ -61,6 +61,20 @@ class Reporter:
             )
 
     @contextmanager
+    def while_compiling(self) -> Iterator[None]:
+        """Say what is compiled, which passes wait for; the next pass takes the place of it."""
+
+        def say(text: str) -> None:
+            self.told = 0.0
+            self._write(text)
+
+        with count_compiling(say) if self.verbose is None else nullcontext():
+            try:
+                yield
+            finally:
+                self.end()
+
+    @contextmanager
     def during(self, work: str) -> Iterator[None]:
         """Say what is being done, and for how long, of work that does not tell by itself.
 
@@ -91,8 +105,9 @@ class Reporter:
             print(f"\r{' ' * self.width}", end="\r", file=sys.stderr, flush=True)
             self.width = 0
 
-    def _write(self, work: str, seconds: float) -> None:
-        text = f"{self.name}: {', '.join(filter(None, (work, self.state, f'{seconds:.0f} s')))}"
+    def _write(self, work: str, seconds: float | None = None) -> None:
+        clock = "" if seconds is None else f"{seconds:.0f} s"
+        text = f"{self.name}: {', '.join(filter(None, (work, self.state, clock)))}"
         blanks = " " * (self.width - len(text))
         self.width = len(text)
         print(f"\r{text}{blanks}", end="", file=sys.stderr, flush=True)
@@ -120,8 +135,7 @@ class Limits:
     callbacks: Sequence[Callable[[PassState], Any]] = ()
     report: Reporter = field(default_factory=Reporter)
     name: str = "the solver"
-    started: float = field(default_factory=time.perf_counter)
-    compiled: float = field(default_factory=lambda: COMPILING[0])  # seconds, before the start
+    started: float = field(default_factory=working_time)
     usual: bool = False  # whether C was left to the estimator, so that something should be learnt
     #: Says what must be the same for a run to be taken up again.
     identity: Callable[[], dict[str, Any]] = dict
@@ -223,7 +237,7 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
     try:
         while not reason:
             estimate, fresh = progress.step(solver, limits.tol)
-            counts = (time.perf_counter() - began, progress.passes, solver.oracle_calls)
+            counts = (working_time() - began, progress.passes, solver.oracle_calls)
             values = (math.nan, progress.best_dual, math.nan, estimate)
             row = HistoryRow(*counts, *values, solver.n_planes)
             if fresh:
@@ -490,8 +504,7 @@ def _reason(solver: CertifiedSolver, limits: Limits, progress: Progress) -> str:
         return "converged"
     if progress.passes >= limits.max_iter:
         return f"max_iter={limits.max_iter} passes"
-    spent = time.perf_counter() - limits.started - (COMPILING[0] - limits.compiled)
-    if limits.max_time is not None and spent >= limits.max_time:
+    if limits.max_time is not None and working_time() - limits.started >= limits.max_time:
         return f"max_time={limits.max_time:g} seconds"
     if _only_integrality(solver, progress.gap, progress.integrality_gap, limits.tol):
         return ONLY_INTEGRALITY

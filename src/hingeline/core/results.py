@@ -69,7 +69,7 @@ class History(Rows):
 class HistoryRow(NamedTuple):
     """One pass. Primal and gap are ``nan`` between certificates; objectives are in units of P."""
 
-    time: float  # seconds since the fit began
+    time: float  # seconds since the fit began, without those of compiling
     passes: int  # passes over the data
     oracle_calls: int  # decodes
     primal: float  # best certified primal so far

@@ -2,7 +2,6 @@
 
 import math
 import re
-import time
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hingeline import _checks as checks
 from hingeline._checks import Array, require
-from hingeline._jit import announce_compiling
+from hingeline._jit import announce_compiling, working_time
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits, Reporter, identity, run
@@ -82,6 +81,13 @@ def _read_names(entry: str) -> set[str]:
     return set(entry.partition("\n")[0].partition(" : ")[0].split(", "))
 
 
+class _Lacking:
+    """A method that is not there, so that ``hasattr`` says no; the error says what is instead."""
+
+    def __get__(self, model: Any, cls: Any) -> Any:
+        raise AttributeError(f"{cls.__name__} has no predict_proba: {cls._probabilities}.")
+
+
 class BaseModel(BaseEstimator):
     """What every fitted estimator has: flat weights, a certificate and a file to be kept in.
 
@@ -138,6 +144,8 @@ class BaseModel(BaseEstimator):
             found = f"gap {self.duality_gap_:.3g}{share} = primal {primal:.6g} − dual {dual:.6g}"
         return f"{html}<p>{found}; {self.n_iter_} passes: {escape(self.stop_reason_)}</p>"
 
+    predict_proba = _Lacking()
+    _probabilities = "its scores are not probabilities"
     _centres_far = False  # whether columns far from 0 are centred, whatever their size is
 
     @property
@@ -577,7 +585,7 @@ class BaseSSVM:
         self, compiled: Compiled, weights: Array, start: Any, C: float | None = None, **given: Any
     ) -> tuple[Result, DualMemory, Any]:
         """Run the solver, with options given beside the user's; the result, and the solver."""
-        began = time.perf_counter()
+        began = working_time()
         C = self._choose_C(compiled.problem, weights) if C is None else C
         refuse_overflow(compiled.problem, C * float(weights.sum()))
         form = make_formulation(C, self.slack, self.rescale, weights)
@@ -607,7 +615,8 @@ class BaseSSVM:
                 "start": "cold" if multipliers is None else "warm",
             },
         )
-        with announce_compiling(), compiled.workers(self.n_jobs) as workers:
+        telling = limits.report.while_compiling()
+        with announce_compiling(), telling, compiled.workers(self.n_jobs) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver

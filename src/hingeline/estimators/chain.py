@@ -4,8 +4,8 @@ By a large margin, or, as the baseline that this is compared with, by conditiona
 """
 
 import math
-import time
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import chain as in_a_row
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline import _checks as checks
 from hingeline._checks import Array
+from hingeline._jit import working_time
 from hingeline.core.loop import Reporter
 from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators import allowed as masks
@@ -113,10 +114,11 @@ class TokenModel:
         if self.features is None:
             reading.refuse_words(self.encoder_, X, lengths)
         matrix, offsets = reading.known_tokens(self.encoder_, X, lengths)
-        if self.encoder_ is not None and matrix.shape[1] > self.n_features_in_:
+        if self.n_features_in_ < matrix.shape[1] <= getattr(self.encoder_, "n_features_out_", 0):
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
-        checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
+        what += f" {self.n_features_in_}{reading.name_reader(self.encoder_)}."
+        checks.require(matrix.shape[1] == self.n_features_in_, what)
         return checks.as_csr(scale_columns(self, matrix)), offsets
 
 
@@ -154,9 +156,13 @@ class ChainModel:
         with Reporter(type(self).__name__, getattr(self, "verbose", None)).during("encoding"):
             matrix, offsets, weights = self._learn_tokens(X, lengths, sample_weight)
         flat = reading.stack_labels(y, offsets, lengths)
-        if isinstance(X, TokenTable) and X.column(-1).tolist() == flat:
-            what = f"the last column of X, {X.names[-1]!r}, holds the labels that are to be learnt"
-            checks.warn(f"{what}: leave it out, X.select({list(X.names[:-1])}).")
+        if self.encoder_ is not None:
+            tokens = X if lengths is not None else in_a_row.from_iterable(X)
+            pairs = zip(tokens, flat, strict=False)  # to the first that differs
+            if all(type(x) is tuple and x[-1:] == (label,) for x, label in pairs):
+                how = f", X.select({list(X.names[:-1])})" if isinstance(X, TokenTable) else ""
+                what = "the last column of X holds the labels that are to be learnt: leave it out"
+                checks.warn(f"{what}{how}.")
         self.n_features_in_ = matrix.shape[1]
         self.classes_, labels = reading.find_classes(flat, offsets)
         given = self.classes_, labels, offsets
@@ -347,6 +353,9 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
     [['a', 'b', 'a'], ['a', 'b']]
     """
 
+    _probabilities = "CalibratedChain(model).fit(X_dev, y_dev) gives probabilities"
+    _probabilities += " (hingeline.evaluation.calibration)"
+
     C: float | str = "scale"
     _: KW_ONLY
     rescale: str = "margin"
@@ -432,7 +441,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
                     matrix, offsets = reading.known_tokens(self.encoder_, X, lengths, grow=True)
                     now, before, name = matrix.shape[1], self.n_features_in_, type(self).__name__
                     what = f"X has {now} features, but {name} was fitted with {before}"
-                    checks.require(now >= before, f"{what}: put new ones after these.")
+                    what += reading.name_reader(self.encoder_) or ": put new ones after these"
+                    checks.require(now >= before, f"{what}.")
                     matrix = checks.as_csr(scale_columns(self, matrix))
                     if now > before and hasattr(self, "feature_names_in_"):
                         self._learn_names(X)
@@ -540,6 +550,8 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
            [0.05, 0.95]])
     """
 
+    _probabilities = "predict_marginals gives probabilities"
+
     C: float = 1.0
     _: KW_ONLY
     tol: float = 1e-3
@@ -560,7 +572,7 @@ class ChainCRF(ChainModel, TokenModel, BaseModel):
         """
         from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 
-        began = time.perf_counter()
+        began = working_time()
         self.check_parameters()
         matrix, offsets, labels, weights = self._read(X, y, lengths, sample_weight)
         weights = float(self.C) * weights

@@ -61,6 +61,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
     True
     """
 
+    _probabilities = "sklearn's CalibratedClassifierCV(model).fit(X, y) gives probabilities"
     _enumerable = True
     _centres_far = True  # others have weights of pairs, which a C for larger columns holds back
 

@@ -3,7 +3,6 @@
 import copy
 import math
 import sys
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from hingeline._checks import Array, as_floats, draw_seed, positive, require, warn
+from hingeline._jit import working_time
 from hingeline.core.blocks import WorkingSet
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Compiled, Workers
@@ -409,14 +409,14 @@ def _walk(model: Any, parameter: str, values: Array, fit: Callable[[], Any]) -> 
     """Fit the first point, and solve the others on the problem that was posed."""
     points = []
     for value in values.tolist():
-        began = time.perf_counter()
+        began = working_time()
         model.set_params(**{parameter: value})
         if not hasattr(model, "_posed"):
             fit()
         else:
             result, model._dual = model._solve(*model._posed, model._dual)
             model._store(result)
-        seconds = time.perf_counter() - began
+        seconds = working_time() - began
         kept = copy.copy(model).set_params(warm_start=False)  # without data and multipliers
         kept.weights_ = model.weights_.copy()
         gap = relative(model.duality_gap_, positive_part(model))

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline import _checks as checks
-from hingeline._checks import Array, is_list, is_missing, numeric_matrix, require, require_type
+from hingeline._checks import Array, is_list, is_missing, require, require_type, show
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.features.tables import CSR, SparseSequences, TokenTable, is_empty
 
@@ -44,9 +44,9 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         for k in np.flatnonzero(X.lengths == 0):
             raise ValueError(f"X[{k}] is an empty sequence: drop it.")
         require(len(X), "X is empty: there are no sequences.")
-        return numeric_matrix(X.matrix, "X"), X.offsets
+        return checks.numeric_matrix(X.matrix, "X"), X.offsets
     if lengths is not None:
-        matrix = numeric_matrix(X, "X")
+        matrix = _token_rows(X, "X")
         return matrix, check_lengths(lengths, matrix.shape[0])
     if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object):
         one = "sparse matrix" if sp.issparse(X) else "two-dimensional array"
@@ -61,7 +61,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         return at_once
     parts: list[Any] = []
     for i, x in enumerate(X):
-        part = None if is_empty(x) else numeric_matrix(x, f"X[{i}]")
+        part = None if is_empty(x) else _token_rows(x, f"X[{i}]")
         if part is None or part.shape[0] == 0:
             raise ValueError(f"X[{i}] is an empty sequence: drop it.")
         if parts and part.shape[1] != parts[0].shape[1]:
@@ -69,6 +69,15 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
             raise ValueError(f"{what}: all sequences must have the same features.")
         parts.append(part)
     return _stack_csr(parts)
+
+
+def _token_rows(x: Any, where: str) -> sp.csr_matrix:
+    """Tokens as rows of numbers; integers alone are numbers of words, as other libraries take."""
+    if isinstance(x, (list, tuple, np.ndarray)) and is_list(x) and len(x):
+        what = f"{where} holds the number {show(x[0])} as a token"
+        how = "pass strings if numbers stand for words, or a list of features for each token"
+        require(not isinstance(x[0], numbers.Integral), f"{what}: {how}.")
+    return checks.numeric_matrix(x, where)
 
 
 def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
@@ -82,7 +91,7 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
     try:
         stacked, offsets = _stack_csr(X) if sparse else (np.concatenate(X), _offsets(X))
         usual = stacked.ndim == 2 and np.diff(offsets).all()
-        return (numeric_matrix(stacked, "X"), offsets) if usual else None
+        return (checks.numeric_matrix(stacked, "X"), offsets) if usual else None
     except (BufferError, TypeError, ValueError):
         return None
 
@@ -300,6 +309,13 @@ def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
     return isinstance(first, (SparseSequences, np.ndarray)) or sp.issparse(first)
 
 
+def name_reader(encoder: Any) -> str:
+    """What a model reads that was given numbers, to be said after what is wrong with these."""
+    known = {"TokenTemplates": "words", "DictEncoder": "dicts or lists of features"}
+    kind = known.get(type(encoder).__name__, "what its encoder takes")
+    return "" if encoder is None else f": the model reads {kind}, and X holds numbers"
+
+
 def refuse_words(encoder: Any, X: Any, lengths: Any) -> None:
     """Refuse words where features were learned from dicts or lists: none would be known."""
     if lengths is None and type(encoder).__name__ == "DictEncoder" and isinstance(X, (list, tuple)):
@@ -324,7 +340,7 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
     numeric = isinstance(X, np.ndarray) and X.dtype.kind not in "OU"
     if numeric or not isinstance(X, (list, tuple, np.ndarray)):
         return None
-    sentences = [X] if lengths is not None else X
+    sentences = cut(X, lengths)
     for sentence in sentences:
         if sp.issparse(sentence) or not is_list(sentence) or isinstance(sentence, Mapping):
             return None  # not a list of tokens; the check of sequences says so
@@ -349,9 +365,16 @@ def _without_words(sentences: Any, encoder: Any) -> Any:
     """The encoder, unless words stand beside lists or dicts of features."""
     whole = (sentence for sentence in sentences if isinstance(sentence, (list, tuple)))
     if str in {*map(type, chain.from_iterable(whole))}:
-        what = "X holds both strings and lists or dicts of features as tokens"
-        raise TypeError(f"{what}: give every token as a string, or each as its features.")
+        how = "give every token as a string, or each as its features"
+        raise TypeError(f"{name_two_kinds(sentences)}: {how}.")
     return encoder
+
+
+def name_two_kinds(X: Any) -> str:
+    """The first token of X that is a string, and the first that is none."""
+    tokens = [(i, t, token) for i, x in enumerate(X) if is_list(x) for t, token in enumerate(x)]
+    first = [next(at for at in tokens if isinstance(at[2], str) == text) for text in (True, False)]
+    return ", but ".join(f"X[{i}][{t}] is {show(token)}" for i, t, token in first)
 
 
 def _are_columns(sentences: Any, width: int) -> bool:

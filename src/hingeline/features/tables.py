@@ -326,7 +326,7 @@ def sentence_offsets(blank: Array) -> Array:
 
 def from_frame(
     frame: Any,
-    group: str = "sentence",
+    group: str | None = "sentence",
     label: str | None = "tag",
     columns: Sequence[str] | None = None,
 ) -> tuple[TokenTable | list[Array], list[list[Any]] | None]:
@@ -340,7 +340,9 @@ def from_frame(
     ----------
     frame : data frame with one row per token
         Anything with ``columns`` whose ``frame[name].to_numpy()`` gives a column.
-    group : str, default="sentence"; the column that says which sentence a token belongs to
+    group : str or None, default="sentence"
+        The column that says which sentence a token belongs to, None if all are of one. The default
+        also finds ``Sentence #``, ``sentence_id`` and their like.
     label : str or None, default="tag"; the column of labels, None if there is none
     columns : list of str, the columns to read; default: all others
 
@@ -357,13 +359,14 @@ def from_frame(
     names = [str(name) for name in getattr(frame, "columns", ())]
     if not names or not hasattr(frame, "__getitem__"):
         raise TypeError(f"frame must be a pandas or polars frame, got {type(frame).__name__}.")
+    group = _find_group(frame, group)
     read = [n for n in names if n not in (group, label)] if columns is None else list(columns)
     require(read, "no columns are left to read besides group and label: name them.")
-    order, offsets = _gather(_values(frame, group))
+    order, offsets = _gather(frame, group)
     y = None
     if label is not None:
-        more = ", or pass label=None if there are no labels"
-        labels = _values(frame, label, more)[order].tolist()
+        how = "name one of {}, or pass label=None if there are no labels"
+        labels = _values(frame, label, how)[order].tolist()
         y = [labels[lo:hi] for lo, hi in pairwise(offsets.tolist())]
     values = {name: _values(frame, name) for name in read}
     numeric = [name for name, column in values.items() if column.dtype.kind in "fiub"]
@@ -382,7 +385,7 @@ def from_frame(
     return TokenTable.from_columns(columns_, offsets), y
 
 
-def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentence") -> Array:
+def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str | None = "sentence") -> Array:
     """Turn labels of sentences, as ``predict`` returns them, into a column of their frame.
 
     Parameters
@@ -398,7 +401,7 @@ def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentenc
     >>> to_column([["B", "O"], ["B"]], frame).tolist()  # of tagger.predict(X), say
     ['B', 'O', 'B']
     """
-    order, offsets = _gather(_values(frame, group))
+    order, offsets = _gather(frame, _find_group(frame, group))
     lengths, wanted = [*map(len, labels)], np.diff(offsets).tolist()
     what = f"labels are of {len(lengths)} sentences with {sum(lengths)} tokens"
     require(lengths == wanted, f"{what}, but the frame has {len(wanted)} with {sum(wanted)}.")
@@ -407,18 +410,33 @@ def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentenc
     return np.array(column.tolist())
 
 
-def _values(frame: Any, name: str, more: str = "") -> Array:
+def _values(frame: Any, name: Any, how: str = "name one of {}") -> Array:
     what = f"a frame is expected, got {type(frame).__name__}: pass the frame and group=, the column"
     require(hasattr(frame, "columns"), f"{what} of sentences.", TypeError)
     there = ", ".join(map(repr, frame.columns))
-    require(name in frame.columns, f"the frame has no column {name!r}: name one of {there}{more}.")
+    what = f"the frame has no column {name!r}: {how.format(there)}."
+    require(name in frame.columns, what)
     return np.asarray(frame[name].to_numpy())
 
 
-def _gather(groups: Array) -> tuple[Array, Array]:
+def _find_group(frame: Any, group: str | None) -> str | None:
+    """The column of sentences; in place of the default one, a usual name for it."""
+    from hingeline.data.records import sentence_column
+
+    names = [*map(str, getattr(frame, "columns", ()))]
+    if group == "sentence" and group not in names and (at := sentence_column(names)) is not None:
+        return names[at]
+    return group
+
+
+def _gather(frame: Any, group: str | None) -> tuple[Array, Array]:
     """The order that gathers the groups, and where each starts."""
     index: dict[Any, int] = {}
-    keys = groups.tolist()
+    how = "pass group=, the column that numbers the sentences, one of {}; if there is none, and the"
+    how += " frame is one sentence, group=None"
+    one = group is None and hasattr(frame, "columns")
+    keys = _values(frame, frame.columns[0] if one else group, how).tolist()
+    keys = [0] * len(keys) if one else keys
     for row, key in enumerate(keys):
         if is_missing(key):
             how = "every token belongs to a sentence; frame[group].ffill() repeats the one above"

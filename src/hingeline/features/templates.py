@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, is_list, require, require_type, retell, whole_number
-from hingeline.features.input import Encoder, get_meta
+from hingeline.features.input import Encoder, get_meta, name_two_kinds
 from hingeline.features.tables import SparseSequences, TokenTable
 from hingeline.features.vocabulary import Hasher, Vocabulary
 
@@ -585,7 +585,7 @@ def as_table(X: Any, empty: bool = False) -> TokenTable:
         what = f"token {t} of X[{i}] is {token!r:.40}, of type {type(token).__name__}"
         raise TypeError(f"{what}; templates read strings or tuples of strings{hint}.")
     if len({issubclass(kind, str) for kind in kinds}) > 1:
-        what = "X holds both strings and lists or tuples as tokens"
-        raise TypeError(f"{what}: give every token as a string, or each as a tuple of columns.")
+        how = "give every token as a string, or each as a tuple of columns"
+        raise TypeError(f"{name_two_kinds(X)}: {how}.")
     require(kinds or empty, "X[0] is an empty sequence: drop it.")
     return TokenTable.from_sentences(X)

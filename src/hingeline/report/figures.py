@@ -533,7 +533,7 @@ def plot_segmentation(
 
 def plot_affinities(
     weights: Any,
-    labels: Sequence[Any],
+    labels: Sequence[Any] | None = None,
     *,
     ax: Axes | None = None,
     path: FileName | None = None,
@@ -543,11 +543,12 @@ def plot_affinities(
 
     Parameters
     ----------
-    weights : array-like of shape (labels, labels)
-        Row: label of the first node, column: of the second, such as ``pairwise_coef_`` of a
-        :class:`hingeline.GraphSSVM` without edge features, or what :func:`label_affinities`
-        returns for a :class:`hingeline.MultilabelSSVM`. Entries that are NaN stay empty.
-    labels : sequence of their names
+    weights : fitted model, or array-like of shape (labels, labels)
+        Row: label of the first node, column: of the second. Of a :class:`hingeline.GraphSSVM`
+        without edge features these are ``pairwise_coef_``, of a chain ``transition_coef_``, of a
+        :class:`hingeline.MultilabelSSVM` what :func:`label_affinities` returns. Entries that are
+        NaN stay empty.
+    labels : sequence of their names; default: those of the model
     ax : matplotlib axes to draw in; default: those of a new figure
     path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
@@ -556,6 +557,13 @@ def plot_affinities(
     --------
     >>> axes = plot_affinities([[0.5, -0.2], [-0.2, 0.4]], ["beach", "field"], path="pairs.png")
     """
+    labels = getattr(weights, "classes_", ()) if labels is None else labels
+    if hasattr(weights, "get_params"):  # a model
+        names = [n for n in ("edges_", "transition_coef_", "pairwise_coef_") if hasattr(weights, n)]
+        what = f"{type(weights).__name__} has no weights of pairs of labels, or is not fitted"
+        require(names, f"{what}: pass another model, or a matrix and the names of its labels.")
+        two = names[0] == "edges_"
+        weights = label_affinities(weights) if two else getattr(weights, names[0])
     table = np.asarray(weights, dtype=np.float64)
     n = len(labels)
     what = f"weights has shape {table.shape}, expected ({n}, {n})"

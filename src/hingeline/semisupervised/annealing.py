@@ -12,7 +12,6 @@ of the score, and the penalty enters P times ``C_u/u``, as the slack does.
 
 import math
 import sys
-import time
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import helper, kernel
+from hingeline._jit import helper, kernel, working_time
 from hingeline.constraints.decode import climb_with_predicates, search_by_beam
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE, commit_switch, switch_costs
@@ -83,21 +82,21 @@ class Rounds:
     results: list[Result] = field(default_factory=list)
     labels: list[Array] = field(default_factory=list)
     interrupted: bool = False
-    _last: float = field(default_factory=time.perf_counter)
+    _last: float = field(default_factory=working_time)
 
     def add(self, result: Result, labels: Array, at: int | None = None, **found: Any) -> Any:
         """Note a step and what was found in it, in place of step number ``at`` if that is there."""
         at = len(self.steps) if at is None else at
         found["changed"] = float(np.mean(labels != self.labels[at - 1])) if at else math.nan
         spent = sum(step.time for step in self.steps[at : at + 1])  # on the one that was there
-        found["time"] = spent + time.perf_counter() - self._last
+        found["time"] = spent + working_time() - self._last
         if self.dev is not None:
             self.model.weights_ = result.weights
             found["dev_score"] = float(self.model.score(*self.dev))
         self.steps[at : at + 1] = [self.kind(**found)]
         self.results[at : at + 1] = [result]
         self.labels[at : at + 1] = [labels]
-        self._last = time.perf_counter()
+        self._last = working_time()
         return self.steps[at]
 
 

@@ -10,7 +10,6 @@ P is strongly convex, and the distributions of w itself are a feasible point of 
 ``P(w) − D = ½‖∇P(w)‖²``: the certificate costs nothing.
 """
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import Array
-from hingeline._jit import kernel, strict_helper
+from hingeline._jit import kernel, strict_helper, working_time
 from hingeline.core.loop import warn_unfinished
 from hingeline.core.primitives import PART, Workers, rows_of
 from hingeline.core.results import HistoryRow, Result, relative
@@ -249,7 +248,7 @@ def minimise_log_loss(
     ``weights`` are the c_i, C times the weights of the sequences; ``max_iter`` counts passes over
     the data, evaluations of P and its gradient. The curve counts from the time ``started``.
     """
-    began = time.perf_counter() if started is None else started
+    began = working_time() if started is None else started
     history: list[HistoryRow] = []
     best: Array | None = None
     least, dual, gap = np.inf, -np.inf, np.inf
@@ -265,7 +264,7 @@ def minimise_log_loss(
             least, best = primal, w.copy()
         gap = max(least - dual, 0.0)
         passes = len(history) + 1
-        calls, seconds = passes * expectations.n, time.perf_counter() - began
+        calls, seconds = passes * expectations.n, working_time() - began
         history.append(HistoryRow(seconds, passes, calls, least, dual, gap, estimate=gap, planes=0))
         if relative(gap, least) <= tol or passes >= max_iter:
             raise _Stop

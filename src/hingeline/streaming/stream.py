@@ -17,7 +17,6 @@ solves a problem; and ``_store``.
 import contextlib
 import dataclasses
 import math
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from hingeline._checks import Array, draw_seed, effective_n_jobs, positive, require, retell, warn
-from hingeline._jit import announce_compiling
+from hingeline._jit import announce_compiling, working_time
 from hingeline.core.blocks import WorkingSet, empty_working_set, spread
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.primitives import Compiled, Workers
@@ -289,7 +288,7 @@ class Stream:
         self, todo: list[tuple[DualMemory, int]], live: LiveWeights, which: str, often: bool = False
     ) -> None:
         """Pass over blocks, so many times each; they are what is kept. The first is reported."""
-        began, visits = time.perf_counter(), self.visits
+        began, visits = working_time(), self.visits
         self.live = None  # should anything fail, made again from the blocks
         rows, kept, interrupted = [], [block for block, _ in todo], False
         for k, (block, passes) in enumerate(todo):
@@ -299,7 +298,7 @@ class Stream:
                 rows.append(row)
         self.blocks, self.live, self.visits = kept, live, visits
         sums = {n: sum(getattr(row, n) for row in rows) for n in ("oracle_calls", "planes")}
-        row = rows[0]._replace(time=time.perf_counter() - began, **sums)
+        row = rows[0]._replace(time=working_time() - began, **sums)
         done = row.passes
         reason = f"{done} {'pass' if done == 1 else 'passes'} over the {which}, as asked for"
         self._store_uncertified("interrupted" if interrupted else reason, done, [row])

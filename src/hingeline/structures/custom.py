@@ -20,7 +20,12 @@ from hingeline.core.primitives import Compiled, register
 
 Function = Callable[..., Any]
 
-_REQUIRED = ("joint_feature", "loss", "decode")
+#: What methods are called with, by name; a loss also without x.
+_REQUIRED = {
+    "joint_feature": ("x", "y"),
+    "loss": ("x", "y_true", "y"),
+    "decode": ("x", "w", "y_true", "loss_scale"),
+}
 _OPTIONAL = ("plane_score", "plane_add", "plane_sqdist", "decode_by_loss", "decode_best")
 
 _KINDS: dict[tuple[Any, ...], Any] = {}  # of problems, by the compiled methods in them
@@ -103,12 +108,20 @@ def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
     if not isinstance(structure, Structure):
         what = "structure must be an instance of a subclass of hingeline.Structure"
         raise TypeError(f"{what}, got {structure!r}.")
-    given = {name: getattr(structure, name, None) for name in _REQUIRED + _OPTIONAL}
+    given = {name: getattr(structure, name, None) for name in (*_REQUIRED, *_OPTIONAL)}
     found = {name: method for name, method in given.items() if method is not None}
     missing = [name for name in _REQUIRED if name not in found]
     if missing:
         what = f"{type(structure).__name__} lacks {', '.join(missing)}"
         raise TypeError(f"{what}: a structure needs {', '.join(_REQUIRED)}.")
+    for name, wanted in _REQUIRED.items():
+        own = signature(getattr(found[name], "py_func", found[name]))
+        known = wanted[name == "loss" and not takes_input(found[name]) :]
+        try:
+            own.bind(*known)
+        except TypeError:
+            what = f"{type(structure).__name__}.{name}{own} must take ({', '.join(known)})."
+            raise TypeError(what) from None
     return found
 
 
