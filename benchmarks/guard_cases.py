@@ -40,7 +40,10 @@ SOLVERS = (
     *("auto", "sdm", "fsmo", "sdcd", "one-slack", "bcfw", "subgradient"),
     *("soft-bcfw", "dlpw", "dlpw-smooth"),
 )
-INFERENCE = ("auto", "max-product", "enumeration", "graph-cut", "lp", "ad3", "icm", "milp")
+INFERENCE = ("auto", "max-product", "enumeration", "graph-cut", "lp", "ad3", "icm")
+
+#: A tree of the classes 0, 1 and others, for losses.
+TREE = hl.Taxonomy({0: "low", 1: "low", 2: "high", 3: "high"})
 
 #: What every fit shares; few passes are enough to go through every branch of a solver.
 COMMON: dict[str, Any] = {"tol": 1e-4, "max_iter": 8, "random_state": 0}
@@ -174,6 +177,7 @@ def multiclass() -> Iterator[Case]:
     settings: dict[str, Params] = {
         "cost matrix": {"loss": cost},
         "scaled loss": {"loss": (2.0, "zero_one")},
+        "taxonomy": {"loss": TREE},
         "no intercept": {"fit_intercept": False},
         "balanced": {"class_weight": "balanced"},
         "class weights": {"class_weight": {0: 2.0, 1: 0.5}},
@@ -245,6 +249,7 @@ def chain_inputs() -> Iterator[Case]:
         "cost matrix": {"loss": cost},
         "cost vector": {"loss": [1.0, 2.0, 0.5]},
         "scaled loss": {"loss": (2.0, "hamming")},
+        "taxonomy": {"loss": TREE},
         "no intercept": {"fit_intercept": False},
         "balanced": {"class_weight": "balanced"},
         "nu auto": {"slack": "nu", "nu": "auto"},
@@ -255,6 +260,8 @@ def chain_inputs() -> Iterator[Case]:
     for slack in ("max", "squared", "sum"):
         params = {"slack": slack}
         yield one(f"chain weighted {slack}", make, (X, y), params, sample_weight=weights)
+    axes = {"loss": ("zero_one",), "slack": SLACKS, "rescale": RESCALINGS}
+    yield from combine("chain", make, (X, y), **axes, solver=("auto", "bcfw"))
     many = sequences(1, 12, 6, 20)  # rows of scores longer than a vector register
     yield from combine("chain 20 labels", make, many, slack=("max", "sum"), boundary=(True, False))
     tags = [[("B-" if a != b else "I-") + str(b) if b else "O" for a, b in pairwise([0, *labels])]

@@ -100,14 +100,19 @@ def measured(part: str, given: Any, predicted: Any) -> dict[str, float]:
     return found
 
 
-def scores(data: Part, part: str, model: Any, **options: Any) -> dict[str, float]:
+def scores(data: Part, part: str, model: Any) -> dict[str, float]:
     """Scores of a model's best labelling, or of the most probable labels of a log-linear one."""
     if isinstance(model, ChainCRF):
         found = model.predict_marginals(data.features)
         predicted: Any = [model.classes_[p.argmax(axis=1)] for p in found]
     else:
-        predicted = model.predict(data.features, **options)
+        predicted = model.predict(data.features)
     return measured(part, data.labels, predicted)
+
+
+def models_of(baseline: Any) -> list[Any]:
+    """The model of every round of a baseline."""
+    return [baseline.base_.with_weights(weights) for weights in baseline.round_weights_]
 
 
 def best_of(run: Run, part: str, models: Any) -> tuple[int, float]:
@@ -146,7 +151,8 @@ def ours(run: Run, part: str, C: Any, n_jobs: int, options: dict[str, Any]) -> R
     best = max(range(len(path)), key=lambda k: path[k][key])
 
     def under_rules(data: Part, k: int) -> dict[str, float]:
-        return scores(data, part, model.with_step(k), constrained=True, words=data.words)
+        labels = label_under(models[k], model.constraints_, data.features, words=data.words)
+        return measured(part, data.labels, labels)
 
     devs_under = [under_rules(run.dev, k)[key] for k in range(len(models))]
     chosen_under = max(range(len(path)), key=devs_under.__getitem__)
@@ -174,7 +180,7 @@ def ours(run: Run, part: str, C: Any, n_jobs: int, options: dict[str, Any]) -> R
 def compared(run: Run, part: str, system: str, C: Any, n_jobs: int) -> Row:
     """A baseline, its best round on the development data, and its last one, without labels."""
     model, seconds = timed(baseline, run, system, C, n_jobs)
-    models = model.round_models_
+    models = models_of(model)
     best, dev = best_of(run, part, models)
     row = {"C": model.base_.C, "dev": dev, "round": best, "rounds": len(models)}
     row |= {"fit_cpu_seconds": seconds.cpu, "test_last": scores(run.test, part, models[-1])}
@@ -190,7 +196,7 @@ SEARCHED = ("corpus, C 30, hot", "corpus, C 10, hot", "corpus, C 30, hot, heavie
 
 def searched(run: Run, part: str, n_jobs: int) -> Row:
     """DASO as the search found it, its best setting and round on the run's development data."""
-    tried = {name: annealed(run, ANNEALED[name], n_jobs).round_models_ for name in SEARCHED}
+    tried = {name: models_of(annealed(run, ANNEALED[name], n_jobs)) for name in SEARCHED}
     found = {name: best_of(run, part, models) for name, models in tried.items()}
     setting = max(SEARCHED, key=lambda name: found[name][1])
     best, dev = found[setting]
@@ -287,7 +293,7 @@ def search(options: argparse.Namespace) -> None:
             models = model.step_models_
         else:
             model, seconds = timed(annealed, run, ANNEALED[setting], options.n_jobs)
-            models = model.round_models_
+            models = models_of(model)
             row["settings"] = ANNEALED[setting]._asdict()
             mean = np.mean([m.weights_ for m in models[1:]], axis=0)
             row["mean_of_rounds"] = scores(run.dev, "citations", models[0].with_weights(mean))[

@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,6 +44,11 @@ def test_estimators_are_two_own_classes_deep(name):
     assert depth_of(getattr(hingeline, name)) <= 2
 
 
+@pytest.mark.parametrize("name", registry.list_names())
+def test_solvers_are_three_own_classes_deep(name):
+    assert max(map(depth_of, registry.declared(name))) <= 3
+
+
 def test_no_base_class_of_estimators_has_a_single_subclass():
     classes = {getattr(hingeline, name) for name in ESTIMATORS}
     bases = {base for cls in classes for base in bases_of(cls)}
@@ -71,6 +77,20 @@ def test_a_class_with_one_subclass_is_used_itself():
             if inspect.isclass(cls) and cls.__module__ == f"hingeline.{name}":
                 single = sum(map(is_ours, type.__subclasses__(cls))) == 1
                 assert not single or cls in used or re.search(rf"\b{cls.__name__}\(", code), cls
+
+
+def test_files_of_more_than_600_lines_are_listed():
+    """With their lines, which CONTRIBUTING.md must not get wrong by much."""
+    guide = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed = re.search(r"^Files over 600 lines: (.*)$", guide, re.MULTILINE)[1]
+    told = {name: int(lines) for name, lines in re.findall(r"`(\S+)` \((\d+)\)", listed)}
+    lines = {
+        file.relative_to(PACKAGE).as_posix(): len(file.read_text(encoding="utf-8").splitlines())
+        for file in PACKAGE.rglob("*.py")
+    }
+    assert told.keys() == {name for name, count in lines.items() if count > 600}
+    for name, count in told.items():
+        assert abs(lines[name] - count) <= 20, name
 
 
 # Rule 2: declarations live with the declared ----------------------------------------------------

@@ -129,6 +129,24 @@ def test_layers_import_only_from_above():
     assert violations(PACKAGE) == []
 
 
+def test_a_solver_knows_no_structure():
+    """Rule 3; CONTRIBUTING.md names the exceptions, of which some need no import."""
+    modules, rule = modules_of(PACKAGE), "A solver knows no structure; "
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    exceptions = re.findall(
+        r"`(\w+)/?`", text.partition(rule)[2].partition("are the exceptions")[0]
+    )
+    assert set(exceptions) == {"relaxed", "by_label", "label_tree", "crf"}
+    for name, file in modules.items():
+        folder, _, own = name.partition(".")
+        if folder == "solvers" and own.split(".")[0] not in exceptions:
+            known = {part.split(".")[0] for part in imports_of(name, file, modules)}
+            assert "structures" not in known, name
+        if folder == "structures":
+            known = imports_of(name, file, modules)
+            assert not known & {"core.formulations", "core.solver"}, name
+
+
 def test_only_one_module_tells_numba_what_to_compile():
     """The cache knows what kernels depend on because every way to it goes through ``_jit``."""
     names = r"\b(n?jit|overload\w*|register_jitable|infer_global)\b"

@@ -1,20 +1,15 @@
 # The public names: __init__.py reads them here, and imports each when it is first used.
+# isort: off
 
-from hingeline.callbacks import Checkpoint as Checkpoint
-from hingeline.callbacks import EarlyStopping as EarlyStopping
-from hingeline.core.results import HistoryRow as HistoryRow
-from hingeline.core.results import PassState as PassState
-from hingeline.estimators.chain import ChainCRF as ChainCRF
-from hingeline.estimators.chain import ChainSSVM as ChainSSVM
+from hingeline.callbacks import Checkpoint as Checkpoint, EarlyStopping as EarlyStopping
+from hingeline.core.results import HistoryRow as HistoryRow, PassState as PassState
+from hingeline.estimators.chain import ChainCRF as ChainCRF, ChainSSVM as ChainSSVM
 from hingeline.estimators.custom import SSVM as SSVM
 from hingeline.estimators.dependency import DependencySSVM as DependencySSVM
-from hingeline.estimators.graph import Graph as Graph
-from hingeline.estimators.graph import GraphSSVM as GraphSSVM
+from hingeline.estimators.graph import Graph as Graph, GraphSSVM as GraphSSVM
 from hingeline.estimators.multiclass import MulticlassSSVM as MulticlassSSVM
 from hingeline.estimators.multilabel import MultilabelSSVM as MultilabelSSVM
-from hingeline.estimators.paths import C_path as C_path
-from hingeline.estimators.paths import Path as Path
-from hingeline.estimators.paths import nu_path as nu_path
+from hingeline.estimators.paths import C_path as C_path, Path as Path, nu_path as nu_path
 from hingeline.estimators.segment import SegmentSSVM as SegmentSSVM
 from hingeline.evaluation.metrics import scorer as scorer
 from hingeline.modelfile.estimators import load as load

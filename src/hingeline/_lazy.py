@@ -17,7 +17,8 @@ def read_stub(package: str, file: str) -> tuple[dict[str, str], Callable[[str], 
     """
     path = Path(file).with_suffix(".pyi")
     stub = path.read_text(encoding="utf-8") if path.exists() else ""
-    homes = {name: home for home, name in re.findall(r"^from (\S+) import (\w+)", stub, re.M)}
+    lines = re.findall(r"^from (\S+) import (.+)", stub, re.M)
+    homes = {name: home for home, names in lines for name in re.findall(r"\w+(?= as)", names)}
     module = vars(sys.modules[package])
 
     def find(name: str) -> Any:

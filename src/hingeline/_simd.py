@@ -84,7 +84,7 @@ def row_add(indptr: Array, indices: Array, values: Array, i: int, step: float, u
             u[indices[p]] += step * values[p]
 
 
-class _Block:
+class Block:
     """Builds code that walks over rows of a table, with one block of columns in registers."""
 
     def __init__(self, builder: Any, wide: int) -> None:
@@ -191,14 +191,14 @@ class _Block:
         return self.reduce(zero, count, -np.inf, term, self.greater, self.greater)
 
 
-def _by_columns(build: Callable[..., Any]) -> Any:
+def by_columns(build: Callable[..., Any]) -> Any:
     """A function of ``stride`` and more: what ``build(block, first, stride, …)`` does with blocks.
 
     It goes over a row by eights, then a four, and gives the first column that is left.
     """
 
     def build_all(builder: Any, stride: Any, *arguments: Any) -> Any:
-        eight, four = _Block(builder, 8), _Block(builder, 4)
+        eight, four = Block(builder, 8), Block(builder, 4)
         number = ir.IntType(64)
 
         def body(first: Any, state: list[Any]) -> list[Any]:
@@ -215,8 +215,8 @@ def _by_columns(build: Callable[..., Any]) -> Any:
     return build_as(lambda stride, *arguments: 0, build_all, types.int64)
 
 
-@_by_columns
-def _dot(block: _Block, first: Any, stride: Any, *arguments: Any) -> None:
+@by_columns
+def _dot(block: Block, first: Any, stride: Any, *arguments: Any) -> None:
     indices, values, lo, hi, w, out, at = arguments
     builder = block.builder
 
@@ -257,8 +257,8 @@ def rows_dot_few(
             out[k] += value * w[row + k]
 
 
-@_by_columns
-def _add(block: _Block, first: Any, stride: Any, *arguments: Any) -> None:
+@by_columns
+def _add(block: Block, first: Any, stride: Any, *arguments: Any) -> None:
     indices, values, lo, hi, steps, w = arguments
     builder = block.builder
     by = block.load(block.pointer(steps, first))
@@ -295,8 +295,8 @@ def rows_add_few(
                 w[indices[p] * stride + k] += values[p] * step
 
 
-@_by_columns
-def _max(block: _Block, first: Any, stride: Any, *arguments: Any) -> None:
+@by_columns
+def _max(block: Block, first: Any, stride: Any, *arguments: Any) -> None:
     before, start, table, n, out, at = arguments
     builder = block.builder
 
@@ -321,52 +321,8 @@ def max_plus(
         out[at + k] += best
 
 
-@_by_columns
-def _max_ending(block: _Block, first: Any, stride: Any, *arguments: Any) -> None:
-    inside, reach, at, lengths, row, lo, hi, total, best = arguments
-    builder = block.builder
-    sums, tops = (block.pointer(array, first) for array in (total, best))
-
-    def body(d: Any, state: list[Any]) -> list[Any]:
-        here = builder.add(builder.sub(at, builder.mul(d, stride)), first)
-        so_far = block.add(state[0], block.load(block.pointer(inside, here)))
-        move = block.load(block.row(lengths, builder.sub(d, row), stride, first))
-        score = block.add(block.add(so_far, block.load(block.pointer(reach, here))), move)
-        return [so_far, block.greater(score, state[1])]
-
-    _, (so_far, top) = block.loop(lo, hi, 1, [block.load(sums), block.load(tops)], body)
-    builder.store(so_far, sums, align=8)
-    builder.store(top, tops, align=8)
-
-
-@helper
-def max_segments(
-    inside: Array,
-    reach: Array,
-    at: int,
-    lengths: Array,
-    row: int,
-    lo: int,
-    hi: int,
-    stride: int,
-    total: Array,
-    best: Array,
-) -> None:
-    """Segments that end in the row at ``at`` and go back d rows, for ``lo ≤ d < hi``.
-
-    ``total[k] += inside[at − d·stride + k]``, then ``best[k]`` is at least
-    ``total[k] + reach[at − d·stride + k] + lengths[(d − row)·stride + k]``.
-    """
-    done = _max_ending(stride, inside, reach, at, lengths, row, lo, hi, total, best)
-    for k in range(done, stride):
-        for d in range(lo, hi):
-            here = at - d * stride + k
-            total[k] += inside[here]
-            best[k] = max(best[k], total[k] + reach[here] + lengths[(d - row) * stride + k])
-
-
-@_by_columns
-def _max_chosen(block: _Block, first: Any, stride: Any, *arguments: Any) -> None:
+@by_columns
+def _max_chosen(block: Block, first: Any, stride: Any, *arguments: Any) -> None:
     before, start, chosen, count, floor, table, base, out, at = arguments
     builder = block.builder
 
@@ -407,7 +363,7 @@ def max_plus_chosen(
 
 
 def _build_row_max(builder: Any, table: Any, start: Any, blocks: Any) -> Any:
-    block = _Block(builder, 8)
+    block = Block(builder, 8)
 
     def term(p: Any) -> Any:
         place = builder.add(start, builder.mul(p, ir.IntType(64)(8)))

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import Bounds, minimize
-from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, effective_n_jobs, positive, require
 from hingeline.constraints.penalties import Penalties
@@ -61,12 +60,6 @@ class Baseline(FewLabelsEstimator):
         self.transduction_ = data.restore_order(rounds.labels[chosen])
         self.rounds_ = rounds.steps
         self.round_weights_ = [result.weights for result in rounds.results]
-
-    @property
-    def round_models_(self) -> list[Any]:
-        """A fitted estimator for every round, e.g. to score them all."""
-        check_is_fitted(self, "base_")
-        return [self.base_.with_weights(weights) for weights in self.round_weights_]
 
 
 @dataclass(eq=False, repr=False)

@@ -200,7 +200,7 @@ def test_round_trip(X, labels, sparse, draw):
         sp.csr_matrix(X) if sparse else X, sp.csr_matrix(Y), labels[:3], labels[3:]
     )
     out = io.StringIO()
-    write_arff(out, data, relation="a 'b'")
+    write_arff(out, data)
     back = read(out.getvalue(), -2)
     assert (back.feature_names, back.label_names) == (labels[:3], labels[3:])
     assert np.array_equal(back.Y.toarray(), Y)

@@ -47,10 +47,6 @@ def test_words_are_read_and_the_rest_is_kept():
     assert document.table.sentences("form") == [["I", "ca", "n't"], ["in", "New York"]]
     assert document.table.sentences("head") == [["2", "0", "2"], ["2", "0"]]
     assert document.table.names[0] == "form"
-    assert document.comments() == [
-        ["# newdoc id = d", "# text = I can't"],
-        ["# text = in New York"],
-    ]
 
 
 @pytest.mark.parametrize(

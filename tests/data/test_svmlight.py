@@ -139,7 +139,7 @@ def test_round_trip_of_sequences(lengths, draw):
     tags = draw.draw(st.lists(st.sampled_from(["1", "22", "B-NP", "é"]), min_size=n, max_size=n))
     offsets = np.cumsum([0, *lengths])
     y = [tags[lo:hi] for lo, hi in pairwise(offsets.tolist())]
-    text = written(write_svmhmm, SparseSequences(sp.csr_matrix(X), offsets), y, notes=["n"] * n)
+    text = written(write_svmhmm, SparseSequences(sp.csr_matrix(X), offsets), y)
     back, labels = read("svmhmm", text, n_features=3, zero_based=False)
     assert np.array_equal(back.matrix.toarray(), X)
     assert back.offsets.tolist() == offsets.tolist()

@@ -116,6 +116,11 @@ def make_encoder(
     return TokenTemplates(templates, min_count=min_count or 1, hash_bits=hash_bits)
 
 
+def try_encoder(encoder: Any, X: Any) -> None:
+    """Encode the first sequence, which tells faults of templates."""
+    clone(encoder).fit(_safe_indexing(X, [0]))
+
+
 def read_lexicons(given: list[str]) -> SegmentTemplates:
     """Lists of phrases, each NAME=FILE with a phrase a line, as features of segments."""
     found: dict[str, set[str]] = {}
@@ -385,7 +390,7 @@ def score_labels(kind: str, y: Any, found: Any) -> tuple[float, str]:
 
 
 def cross_validate(
-    progress: FitProgress, base: Any, features: Any, samples: files.Samples, parts: int, kind: str
+    progress: FitProgress, base: Any, samples: files.Samples, parts: int, kind: str
 ) -> tuple[tuple[float, str], list[Any]]:
     """Labels of every example by a copy of the model that has not seen it, and their score."""
     n = samples.n_sequences
@@ -396,10 +401,6 @@ def cross_validate(
         title, out = f"part {k + 1} of {parts}", order[k::parts]
         rest = np.setdiff1d(order, out)
         X, X_out = (_safe_indexing(samples.X, rows) for rows in (rest, out))
-        if features is not None:
-            encoder = clone(features)
-            with progress.during(title, "encoding"):
-                X, X_out = encoder.fit_transform(X), encoder.transform(X_out)
         model = clone(base)
         learn = partial(model.fit, X, _safe_indexing(samples.y, rest))
         progress.fit(title, model, learn, keeps=False)

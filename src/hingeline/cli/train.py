@@ -96,9 +96,6 @@ def train(
     """
     import numpy as np
     from scipy.sparse import issparse
-    from sklearn.base import clone
-
-    from hingeline.estimators.base import scale_C
 
     require = files.require
     values = fits.parse_grid(grid, dev, checkpoint)
@@ -142,8 +139,7 @@ def train(
         with files.blame_workers(TypeError):  # before anything is read
             refuse(estimator)
     features = fits.make_encoder(file.format.name, task, template, min_count, hash_bits)
-    once = features is not None and task == "labels"  # others encode more than tokens
-    encoder = clone(features) if once else None
+    encodes = features is not None and task == "labels"  # others encode more than tokens
     kind, score = file.format.kind if task == "labels" else task, None
     progress = fits.FitProgress(quiet or as_json)
     if workers is None:
@@ -176,11 +172,14 @@ def train(
             how = "divided by their largest value" if sparse_rows else "standardised"
         if estimator.scale is not False:
             progress.say(f"columns are {how}, in prediction too (to avoid it: --no-scale)")
-    if features is not None and not (once and workers is None):
+    if features is not None:
         estimator.set_params(features=features)
+    if template is not None and workers is None:  # a fault in it is not one of the data
+        with blame("--template"):
+            fits.try_encoder(features, samples.X)
     if cv is not None:
         with blame(title):
-            score, labels = fits.cross_validate(progress, estimator, encoder, samples, cv, kind)
+            score, labels = fits.cross_validate(progress, estimator, samples, cv, kind)
         if cv_output is not None:
             with blame("--cv-output"), hingeline.data.atomic_text(cv_output) as out:
                 tokens = samples.layout.kind == "tokens"
@@ -195,29 +194,18 @@ def train(
                 train_blocks(estimator, list_parts(names, *reading), blocks, None, **where)
 
     else:
-        if encoder is not None:  # once, for every C and every score
-            at_fault = title if template is None else "--template"
-            with progress.during(title, "encoding"), blame(at_fault):
-                samples.X = encoder.fit_transform(samples.X)
-            what = "no token has a feature: check the file, --format and --min-count"
-            require(samples.width, f"{title}: {what}.")
-            progress.say(f"encoded {samples.width:,} features in {clock.stop('encode'):.1f} s")
         learn = partial(estimator.fit, samples.X, samples.y)
-        # C is known before the fit, and kept for updates.
-        if once and estimator.C == "scale" and slack != "nu":
-            matrix = samples.X.matrix
-            estimator.C = scale_C(matrix.data, matrix.indptr, False)
 
     @cache
     def read_held_out() -> tuple[Any, Any]:
         """Inputs, encoded where features have names, and labels of --dev; when first wanted."""
         if workers is None:
-            own, found = encoder, held
+            found = held
         else:  # what is known of the files once they are read
-            own, layout = getattr(estimator, "encoder_", None), files.layout_of(estimator, model)
+            layout = files.layout_of(estimator, model)
             found = files.read_held_out(dev, layout, files.width_of(estimator))
         assert found is not None
-        return found.X if own is None else own.transform(found.X), found.y
+        return estimator.encoder_.transform(found.X) if encodes else found.X, found.y
 
     def score_held_out(model: Any, *_: Any) -> tuple[float, str]:
         X, y = read_held_out()
@@ -237,10 +225,16 @@ def train(
     wait = patience if not values or "patience" in given(context) else None
     rest = judge, wait, watcher, keep_state, blamed
     best, tried = fits.find_best(progress, estimator, learn, values or [estimator.C], *rest)
-    if best.C == "auto":  # for updates
-        tried, best.C = fits.list_rows(best.C_path_), best.C_
-    if workers is None and encoder is not None:
-        best.features, best.encoder_ = features, encoder
+    if best.C == "auto":
+        tried = fits.list_rows(best.C_path_)
+    if encodes and workers is None:
+        what = "no token has a feature: check the file, --format and --min-count"
+        require(best.n_features_in_, f"{title}: {what}.")
+        progress.say(f"{best.n_features_in_:,} features")
+    if best.C == "auto" or (encodes and workers is None and best.C == "scale" and slack != "nu"):
+        best.C = best.C_  # updates go on with it
+        if keep_state:
+            best._dual.settings["C"] = best.C_
     layout = samples.layout if workers is None else files.layout_of(best, model)
     if file.format.name == "arff" and best.n_labels_ > 1:
         best.classes_ = np.asarray(layout.labels, dtype=object)

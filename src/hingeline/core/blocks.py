@@ -44,7 +44,6 @@ from hingeline.core.primitives import (
     plane_loss,
     plane_sqdist,
     planes_add,
-    planes_list,
     planes_score,
     truth,
 )
@@ -515,97 +514,3 @@ def score_planes(problem: Any, ws: WorkingSet, wanted: Array, w: Array, out: Arr
             planes_score(problem, i, planes(ws, i), w, out[s : s + m])
             for j in range(m):
                 out[s + j] *= ws.scale[s + j]
-
-
-class Changes(NamedTuple):
-    """Changes of the weights, one after the other: what some examples add, as products.
-
-    A product adds ``x_r·c_k`` at ``row_r + column_k``. Its words are how many rows there are, with
-    a minus where x is not 1 throughout, how many columns, the columns and the rows; its values are
-    c, and x where it is not 1: a token with 30 features and two labels takes 34 words and 2 values.
-    """
-
-    ends: Array  # (examples + 1,) of their words
-    code: Array
-    values: Array
-
-
-def room_for_changes(n: int, n_weights: int) -> Changes:
-    """Buffers to begin with, for n examples."""
-    kind = np.int32 if n_weights < 2**31 else np.int64
-    return Changes(np.empty(n + 1, dtype=np.int64), np.empty(4096, dtype=kind), np.empty(1024))
-
-
-@helper
-def _grow(old: Array, used: int, room: int) -> Array:
-    new = np.empty(room, dtype=old.dtype)
-    copy(old, new[:used])
-    return new
-
-
-@kernel
-def list_changes(
-    problem: Any,
-    ws: WorkingSet,
-    order: Array,
-    moved: Array,
-    change: Array,
-    common: Array,
-    w: Array,
-    spare: Array,
-    out: Changes,
-) -> Changes:
-    """What the examples of ``order`` have added to w, one by one; w becomes ``common`` again.
-
-    Of all their slots, ``moved`` says which had mass that changed meanwhile, and ``change`` by how
-    much in the end. ``spare`` is zero. Buffers of ``out`` that are full give way to larger ones.
-    """
-    ends, code, values = out
-    at = v = first = 0  # words and values there are, and slots
-    ends[0] = 0
-    for r in range(order.shape[0]):
-        i = order[r]
-        ys, steps = planes(ws, i).copy(), np.empty(ws.used[i])
-        m = 0
-        for j in range(ws.used[i]):
-            if moved[first + j]:
-                ys[m] = ys[j]
-                steps[m] = change[first + j] * ws.scale[ws.slot[i] + j]
-                m += 1
-        first += ws.capacity[i]
-        ends[r + 1] = at
-        if m == 0:
-            continue
-        ys, steps = ys[:m], steps[:m]
-        words, more = planes_list(problem, i, ys, steps, code[at:], values[v:])
-        dense = words < 0
-        if dense:
-            words, more = 3 + w.shape[0], 1 + w.shape[0]
-        if at + words > code.shape[0] or v + more > values.shape[0]:
-            code, values = _grow(code, at, 2 * (at + words)), _grow(values, v, 2 * (v + more))
-            planes_list(problem, i, ys, steps, code[at:], values[v:])
-        if dense:
-            planes_add(problem, i, ys, steps, spare)
-            count = 0
-            for k in range(w.shape[0]):
-                w[k] = common[k]
-                if spare[k] != 0.0:
-                    code[at + 3 + count], values[v + 1 + count] = k, spare[k]
-                    spare[k] = 0.0
-                    count += 1
-            code[at], code[at + 1], code[at + 2], values[v] = -count, 1, 0, 1.0
-            words, more = 3 + count, 1 + count
-        else:
-            p = at
-            while p < at + words:
-                columns = p + 2
-                rows = columns + code[p + 1]
-                p = rows + abs(code[p])
-                for q in range(rows, p):
-                    for k in range(columns, rows):
-                        place = code[q] + code[k]
-                        w[place] = common[place]
-        if steps.any():
-            at, v = at + words, v + more
-            ends[r + 1] = at
-    return Changes(ends, code[:at], values[:v])

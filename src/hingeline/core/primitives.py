@@ -22,7 +22,7 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
     the same for all planes of an example at once, where they can share work; a structure needs
     either these two or those for one plane
 ``planes_list(problem, i, ys, steps, code, values)``
-    optional: what ``planes_add`` adds, as products (:class:`hingeline.core.blocks.Changes`) by
+    optional: what ``planes_add`` adds, as products (:class:`.Changes`) by
     :func:`put_product`; words and values that they take, written as far as there is room; −1 words:
     they cannot be listed
 ``plane_sqdist(problem, i, y, z, scratch)``

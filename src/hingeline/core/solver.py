@@ -23,7 +23,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._simd import aligned_zeros
 from hingeline.core import blocks, formulations
-from hingeline.core.blocks import Changes, WorkingSet
+from hingeline.core.blocks import WorkingSet
 from hingeline.core.formulations import RESCALINGS, Formulation, cut_back, total_slack_cost
 from hingeline.core.primitives import PART, SCRATCH, Compiled, Workers
 from hingeline.core.registry import SolverOptions
@@ -546,38 +546,6 @@ class PlaneSolver(CertifiedSolver):
             if self.accelerate(self, estimate, work, growth) and self.accelerate.newton:
                 self.restart_average()  # it is left behind
         return estimate if stage is self.form else np.inf
-
-    # For weights that others move as well (:mod:`hingeline.distributed`): no average is made.
-
-    def visit_new(self, examples: Array, form: Formulation) -> Array:
-        """Decode examples and move their mass, some at a time; the blocks that were visited."""
-        size = max(1, min(64, len(examples) // 8))
-        visited = [np.zeros(0, dtype=np.int64)]
-        for lo in range(0, len(examples), size):
-            part = examples[lo : lo + size]
-            self.find(part, self.patience)
-            self.oracle_calls += len(part)
-            found = self.known_blocks_of(part)
-            visited.append(found[self.ws.used[found] > 0])
-            self.visit(visited[-1], form)
-        return np.concatenate(visited)
-
-    def visit(self, order: Array, form: Formulation) -> None:
-        """Move the mass of blocks in turn."""
-        self.move(order, form, self.gaps, averaged=False)
-
-    def worth(self, least: float) -> Array:
-        """The blocks with planes whose gap is above ``least``, in a random order."""
-        return self.rng.permutation(np.flatnonzero((self.gaps > least) & (self.ws.used > 0)))
-
-    def list_changes(
-        self, order: Array, moved: Array, change: Array, common: Array, spare: Array
-    ) -> Changes:
-        """See :func:`hingeline.core.blocks.list_changes`."""
-        known = (self.ws, order, moved, change, common, self.w, spare)
-        room = blocks.room_for_changes(len(order), len(self.w))
-        changes: Changes = self.run(blocks.list_changes, *known, room)
-        return changes
 
     def _find_violations(self) -> None:
         # Planes may carry a share in the average that is being certified: overwrite none.

@@ -288,7 +288,7 @@ _MAX_UNNAMED = 1_000_000
 _PLAIN = re.compile(r"[^\s'\",{}%\\?]+")
 
 
-def write_arff(target: File, data: MultilabelData, relation: str = "data") -> None:
+def write_arff(target: File, data: MultilabelData) -> None:
     """Write rows with labels as ARFF, labels last; sparse rows if X is sparse.
 
     Features and labels without names are called ``x1, x2, …`` and ``label0, label1, …``.
@@ -301,7 +301,7 @@ def write_arff(target: File, data: MultilabelData, relation: str = "data") -> No
     require(fine, "two features or labels have the same name: rename one.")
     matrix = numeric_matrix(sp.hstack([sp.csr_matrix(data.X), data.Y]), "X")
     with atomic_text(target) as out:
-        out.write(f"@relation {_quote(relation)}\n\n")
+        out.write("@relation data\n\n")
         out.writelines(f"@attribute {_quote(name)} numeric\n" for name in features)
         out.writelines(f"@attribute {_quote(name)} {{0,1}}\n" for name in labels)
         out.write("\n@data\n")

@@ -249,16 +249,6 @@ class ConlluDocument:
     bom: bool = False  # whether the file has a byte order mark
     final_newline: bool = True  # whether its last line has an end
 
-    def comments(self) -> list[list[str]]:
-        """The comment lines of every sentence, in order."""
-        found: list[list[str]] = [[] for _ in range(len(self.table))]
-        ends = self.table.offsets[1:]
-        for position, lines in self.others:
-            i = int(np.searchsorted(ends, position, side="right"))
-            if i < len(found):
-                found[i].extend(line for line in lines.split("\n") if line.startswith("#"))
-        return found
-
     def with_column(self, name: str, values: Any) -> Self:
         """The same file with one column replaced; see :meth:`TokenTable.with_column`."""
         require(name in COLUMNS, f"there is no column {name!r}: there are {', '.join(COLUMNS)}.")

@@ -16,7 +16,6 @@ from hingeline.features.tables import SparseSequences
 
 Size = int | None  # as many as occur
 ZeroBased = bool | Literal["auto"]
-Comments = Sequence[str] | None  # one for each row
 
 MAX_INDEX = 2**31 - 2  # Largest feature number, that of the C programs which share the format.
 _MAX_INTEGER = 2.0**53
@@ -40,9 +39,7 @@ def write_svmlight(
     _write_rows(target, X, heads, comments, zero_based)
 
 
-def write_multilabel(
-    target: File, X: Any, Y: Any, *, comments: Comments = None, zero_based: bool = False
-) -> None:
+def write_multilabel(target: File, X: Any, Y: Any, *, zero_based: bool = False) -> None:
     """Write rows with sets of labels as ``1,3,5 index:value …``; parameters as above.
 
     Y is an indicator matrix, sparse or not; column k is label k.
@@ -51,16 +48,13 @@ def write_multilabel(
     indicator.sort_indices()
     columns, starts = indicator.indices.tolist(), indicator.indptr.tolist()
     heads = [",".join(map(str, columns[lo:hi])) for lo, hi in pairwise(starts)]
-    _write_rows(target, X, heads, comments, zero_based)
+    _write_rows(target, X, heads, None, zero_based)
 
 
-def write_svmhmm(
-    target: File, X: SparseSequences, y: Sequence[Sequence[Any]], *, notes: Comments = None
-) -> None:
+def write_svmhmm(target: File, X: SparseSequences, y: Sequence[Sequence[Any]]) -> None:
     """Write labelled sequences as ``TAG qid:N index:value …``, sequences numbered from 1.
 
-    SVM^hmm itself needs tags that are numbers from 1. There is one comment per token, written after
-    ``#`` if it is not empty.
+    SVM^hmm itself needs tags that are numbers from 1.
     """
     check_lengths(X.lengths.tolist(), y)
     heads = []
@@ -70,7 +64,7 @@ def write_svmhmm(
                 what = f"y[{i}] has the label {shown(label)}, which this format cannot hold"
                 raise ValueError(f"{what}: number the labels.")
             heads.append(f"{label} qid:{i + 1}")
-    _write_rows(target, X.matrix, heads, notes, False)
+    _write_rows(target, X.matrix, heads, None, False)
 
 
 def _write_rows(target: File, X: Any, heads: list[str], comments: Any, zero_based: bool) -> None:

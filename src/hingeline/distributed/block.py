@@ -17,12 +17,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import Array
-from hingeline._jit import kernel
-from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import Changes, spread, starts_of
-from hingeline.core.formulations import cut_back, make_formulation, total_slack_cost
+from hingeline._jit import helper, kernel
+from hingeline._simd import aligned_zeros, copy
+from hingeline.core.blocks import WorkingSet, empty_working_set, planes, spread, starts_of
+from hingeline.core.formulations import Formulation, cut_back, make_formulation, total_slack_cost
 from hingeline.core.loop import identity
-from hingeline.core.primitives import Workers
+from hingeline.core.primitives import Workers, planes_add, planes_list
+from hingeline.core.solver import PlaneSolver
 from hingeline.distributed.shards import make_shard, read_parts
 from hingeline.estimators.base import refuse_overflow
 from hingeline.solvers.newton import Planes, Response, respond
@@ -59,6 +60,100 @@ LARGE = 2000  # Equations of a Newton step that are not solved by elimination an
 LENGTHS = 0.5 ** np.arange(1, 15)
 
 
+class Changes(NamedTuple):
+    """Changes of the weights, one after the other: what some examples add, as products.
+
+    A product adds ``x_r·c_k`` at ``row_r + column_k``. Its words are how many rows there are, with
+    a minus where x is not 1 throughout, how many columns, the columns and the rows; its values are
+    c, and x where it is not 1: a token with 30 features and two labels takes 34 words and 2 values.
+    """
+
+    ends: Array  # (examples + 1,) of their words
+    code: Array
+    values: Array
+
+
+def room_for_changes(n: int, n_weights: int) -> Changes:
+    """Buffers to begin with, for n examples."""
+    kind = np.int32 if n_weights < 2**31 else np.int64
+    return Changes(np.empty(n + 1, dtype=np.int64), np.empty(4096, dtype=kind), np.empty(1024))
+
+
+@helper
+def _grow(old: Array, used: int, room: int) -> Array:
+    new = np.empty(room, dtype=old.dtype)
+    copy(old, new[:used])
+    return new
+
+
+@kernel
+def list_changes(
+    problem: Any,
+    ws: WorkingSet,
+    order: Array,
+    moved: Array,
+    change: Array,
+    common: Array,
+    w: Array,
+    spare: Array,
+    out: Changes,
+) -> Changes:
+    """What the examples of ``order`` have added to w, one by one; w becomes ``common`` again.
+
+    Of all their slots, ``moved`` says which had mass that changed meanwhile, and ``change`` by how
+    much in the end. ``spare`` is zero. Buffers of ``out`` that are full give way to larger ones.
+    """
+    ends, code, values = out
+    at = v = first = 0  # words and values there are, and slots
+    ends[0] = 0
+    for r in range(order.shape[0]):
+        i = order[r]
+        ys, steps = planes(ws, i).copy(), np.empty(ws.used[i])
+        m = 0
+        for j in range(ws.used[i]):
+            if moved[first + j]:
+                ys[m] = ys[j]
+                steps[m] = change[first + j] * ws.scale[ws.slot[i] + j]
+                m += 1
+        first += ws.capacity[i]
+        ends[r + 1] = at
+        if m == 0:
+            continue
+        ys, steps = ys[:m], steps[:m]
+        words, more = planes_list(problem, i, ys, steps, code[at:], values[v:])
+        dense = words < 0
+        if dense:
+            words, more = 3 + w.shape[0], 1 + w.shape[0]
+        if at + words > code.shape[0] or v + more > values.shape[0]:
+            code, values = _grow(code, at, 2 * (at + words)), _grow(values, v, 2 * (v + more))
+            planes_list(problem, i, ys, steps, code[at:], values[v:])
+        if dense:
+            planes_add(problem, i, ys, steps, spare)
+            count = 0
+            for k in range(w.shape[0]):
+                w[k] = common[k]
+                if spare[k] != 0.0:
+                    code[at + 3 + count], values[v + 1 + count] = k, spare[k]
+                    spare[k] = 0.0
+                    count += 1
+            code[at], code[at + 1], code[at + 2], values[v] = -count, 1, 0, 1.0
+            words, more = 3 + count, 1 + count
+        else:
+            p = at
+            while p < at + words:
+                columns = p + 2
+                rows = columns + code[p + 1]
+                p = rows + abs(code[p])
+                for q in range(rows, p):
+                    for k in range(columns, rows):
+                        place = code[q] + code[k]
+                        w[place] = common[place]
+        if steps.any():
+            at, v = at + words, v + more
+            ends[r + 1] = at
+    return Changes(ends, code[:at], values[:v])
+
+
 @kernel
 def list_entries(changes: Changes) -> tuple[Array, Array, Array]:
     """Changes as rows: values and places of what they have, and where each begins."""
@@ -83,6 +178,64 @@ def list_entries(changes: Changes) -> tuple[Array, Array, Array]:
         v += columns if ones else columns + rows
         at += 2 + rows + columns
     return value, place, first
+
+
+# What the two kinds of solvers do here: others move the weights as well, so no average is made.
+
+
+def visit(solver: Any, order: Array, form: Formulation) -> None:
+    """Move the mass of blocks in turn."""
+    if isinstance(solver, PlaneSolver):
+        solver.move(order, form, solver.gaps, averaged=False)
+    else:
+        solver.visit(order, form)
+
+
+def visit_new(solver: Any, examples: Array, form: Formulation) -> Array:
+    """Decode examples and move their mass, some at a time; the blocks that were visited."""
+    if not isinstance(solver, PlaneSolver):  # all outputs are known
+        solver.visit(examples, form)
+        return examples
+    size = max(1, min(64, len(examples) // 8))
+    visited = [np.zeros(0, dtype=np.int64)]
+    for lo in range(0, len(examples), size):
+        part = examples[lo : lo + size]
+        solver.find(part, solver.patience)
+        solver.oracle_calls += len(part)
+        found = solver.known_blocks_of(part)
+        visited.append(found[solver.ws.used[found] > 0])
+        visit(solver, visited[-1], form)
+    return np.concatenate(visited)
+
+
+def find_worth(solver: Any, least: float) -> Array:
+    """The blocks with planes whose gap is above ``least``, in a random order."""
+    some = solver.gaps > least
+    if isinstance(solver, PlaneSolver):
+        some &= solver.ws.used > 0
+    return np.asarray(solver.rng.permutation(np.flatnonzero(some)))
+
+
+def list_changes_of(
+    solver: Any, order: Array, moved: Array, change: Array, common: Array, spare: Array
+) -> Changes:
+    """:func:`list_changes` of a solver's planes; where all outputs are planes, of these."""
+    known = (order, moved, change, common, solver.w, spare)
+    room = room_for_changes(len(order), len(solver.w))
+    if isinstance(solver, PlaneSolver):
+        changes: Changes = solver.run(list_changes, solver.ws, *known, room)
+        return changes
+    n, m = solver.alpha.shape
+    # The outputs stand there once, and so do scales that are all 1.
+    rescaled = solver.form.rescaled
+    ws = empty_working_set(np.ones(n), 0)._replace(
+        capacity=solver.counts,
+        used=solver.counts,
+        y=np.arange(m, dtype=np.int32),
+        slot=m * rescaled * np.arange(n),
+        scale=solver.offsets.ravel() if rescaled else np.ones(m),
+    )
+    return list_changes(solver.compiled.problem, ws, *known, room)
 
 
 class Change(NamedTuple):
@@ -170,7 +323,7 @@ class Point(Planes):
         chosen = np.zeros(room.sum())
         chosen[starts_of(room) + self.support[free] - starts_of(counts)[owners]] = 1.0
         vectors = (self.host.common, self.host.spare)
-        listed = self.solver.list_changes(owners, chosen > 0.0, chosen, *vectors)
+        listed = list_changes_of(self.solver, owners, chosen > 0.0, chosen, *vectors)
         n = len(self.host.common)
         rows = sp.csr_matrix(list_entries(listed), (len(free), n))
         if n <= LARGE and max(3 * rows.nnz, 20_000) >= 2 * n * n:
@@ -278,23 +431,23 @@ class Block:
         decoded = solver.oracle_calls
         form = solver.form if stage == 1.0 else solver.form._replace(cap=stage * solver.form.cap)
         mean = float(solver.gaps.mean()) if len(solver.gaps) else 0.0  # no parts: all is right
-        new = solver.admit() if piece < pieces else solver.worth(WORTH * mean)
+        new = solver.admit() if piece < pieces else find_worth(solver, WORTH * mean)
         known = solver.multipliers()
         all_before = known.mass.copy()
-        solver.visit(new, form)
+        visit(solver, new, form)
         todo = self.order[n * piece // pieces : n * (piece + 1) // pieces]
-        blocks = np.unique(np.concatenate([new, solver.visit_new(todo, form)]))
+        blocks = np.unique(np.concatenate([new, visit_new(solver, todo, form)]))
         counts = known.counts[blocks]
         slots = spread(starts_of(known.counts)[blocks], counts)
         before = all_before[slots]
         gap = float(solver.gaps[blocks].sum())
         halfway = known.mass[slots]
-        solver.visit(blocks[solver.gaps[blocks] > solver.options.skip * mean], form)
+        visit(solver, blocks[solver.gaps[blocks] > solver.options.skip * mean], form)
         after = known.mass[slots]
         moved = (halfway != before) | (halfway != after)  # where w is another, too
         change = np.where(moved, after - before, 0.0)
         known.mass[:] = all_before
-        changes = solver.list_changes(blocks, moved, change, host.common, host.spare)
+        changes = list_changes_of(solver, blocks, moved, change, host.common, host.spare)
         owners = np.repeat(np.arange(len(blocks)), counts)
         form = solver.by_block(solver.form)
         ridge, cap = form.ridge[blocks], stage * form.cap[blocks]
@@ -339,7 +492,8 @@ class Block:
         solver = self.solver
         known = solver.multipliers()
         known.mass[:] = cut_back(solver.by_block(solver.form), known.mass, known.owners)
-        solver.make_room()
+        if isinstance(solver, PlaneSolver):
+            solver.make_room()
         ridge = solver.form.ridge
         return solver.linear(), 0.5 * float(ridge @ solver._sums() ** 2) if ridge.any() else 0.0
 

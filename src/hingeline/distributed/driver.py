@@ -35,10 +35,17 @@ import scipy.sparse as sp
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import Changes
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
-from hingeline.distributed.block import LARGE, LENGTHS, Change, Told, find_change, peak_memory
+from hingeline.distributed.block import (
+    LARGE,
+    LENGTHS,
+    Change,
+    Changes,
+    Told,
+    find_change,
+    peak_memory,
+)
 from hingeline.distributed.executors import Calls, WorkersLost
 from hingeline.solvers import newton
 from hingeline.solvers.sdm import SMALL_FIT, Accelerator

@@ -429,10 +429,8 @@ class ChainSSVM(ChainModel, TokenModel, Streams, BaseSSVM, BaseModel):
             no weight), then the oldest. The certificate is for the sequences kept.
         """
         self.check_parameters()
-        stream = self._open_stream()
-        stream.check(passes, memory)
-        first = not stream
-        with stream.undo_on_error():
+        with self._open_stream().adding(passes, memory) as stream:
+            first = not stream
             with Reporter(type(self).__name__, self.verbose).during("encoding"):
                 if first:
                     matrix, offsets, _ = self._learn_tokens(X, lengths, sample_weight)

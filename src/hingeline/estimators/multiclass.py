@@ -124,10 +124,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, TableModel, BaseSSVM, BaseModel):
             instead of converging on all; keep at most this many examples.
         """
         self.check_parameters()
-        stream = self._open_stream()
-        stream.check(passes, memory)
-        first = not stream
-        with stream.undo_on_error():
+        with self._open_stream().adding(passes, memory) as stream:
+            first = not stream
             X, y = self._check_batch(X, y, first)
             distinct, numbers = checks.number_classes(y)
             self._check_targets(y)

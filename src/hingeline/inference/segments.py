@@ -25,7 +25,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper
-from hingeline._simd import copy, largest, max_plus, max_segments
+from hingeline._simd import Block, by_columns, copy, largest, max_plus
 from hingeline.inference.chain import drop_cell, find_predecessor, keep_cell
 
 
@@ -67,6 +67,50 @@ def write_segment(y: Array, start: int, length: int, label: int, bits: int) -> N
     code = (label << (2 * bits)) | ((length - 1) << bits)
     for p in range(length):
         y[start + p] = code | p
+
+
+@by_columns
+def _max_ending(block: Block, first: Any, stride: Any, *arguments: Any) -> None:
+    inside, reach, at, lengths, row, lo, hi, total, best = arguments
+    builder = block.builder
+    sums, tops = (block.pointer(array, first) for array in (total, best))
+
+    def body(d: Any, state: list[Any]) -> list[Any]:
+        here = builder.add(builder.sub(at, builder.mul(d, stride)), first)
+        so_far = block.add(state[0], block.load(block.pointer(inside, here)))
+        move = block.load(block.row(lengths, builder.sub(d, row), stride, first))
+        score = block.add(block.add(so_far, block.load(block.pointer(reach, here))), move)
+        return [so_far, block.greater(score, state[1])]
+
+    _, (so_far, top) = block.loop(lo, hi, 1, [block.load(sums), block.load(tops)], body)
+    builder.store(so_far, sums, align=8)
+    builder.store(top, tops, align=8)
+
+
+@helper
+def max_segments(
+    inside: Array,
+    reach: Array,
+    at: int,
+    lengths: Array,
+    row: int,
+    lo: int,
+    hi: int,
+    stride: int,
+    total: Array,
+    best: Array,
+) -> None:
+    """Segments that end in the row at ``at`` and go back d rows, for ``lo ≤ d < hi``.
+
+    ``total[k] += inside[at − d·stride + k]``, then ``best[k]`` is at least
+    ``total[k] + reach[at − d·stride + k] + lengths[(d − row)·stride + k]``.
+    """
+    done = _max_ending(stride, inside, reach, at, lengths, row, lo, hi, total, best)
+    for k in range(done, stride):
+        for d in range(lo, hi):
+            here = at - d * stride + k
+            total[k] += inside[here]
+            best[k] = max(best[k], total[k] + reach[here] + lengths[(d - row) * stride + k])
 
 
 @helper

@@ -430,13 +430,6 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         self.steps_, self.stop_reason_ = steps, NO_GAP
         self.primal_objective_, self.duality_gap_ = steps[chosen].objective, math.nan
 
-    def with_step(self, step: int) -> Any:
-        """A copy that predicts with the weights of another step, without a certificate."""
-        models = self.step_models_
-        other = copy(self)
-        other._choose(models[step], self.steps_, range(len(models))[step])
-        return other
-
     @property
     def step_models_(self) -> list[ChainSSVM]:
         """A fitted ChainSSVM for every step, e.g. to score them all."""

@@ -25,15 +25,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_reference, by_table, finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros, copy
-from hingeline.core.blocks import (
-    Changes,
-    Mass,
-    WorkingSet,
-    empty_working_set,
-    list_changes,
-    room_for_changes,
-    step,
-)
+from hingeline.core.blocks import Mass, WorkingSet, step
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -663,33 +655,6 @@ class EnumeratedSDM(CertifiedSolver):
         visit_in_turn(*known, self.work, self.w, self.visits, self.gaps)
         self.visits += len(order)
         self.oracle_calls += len(order)
-
-    # As :class:`.PlaneSolver` has them, for weights that others move as well.
-
-    def visit_new(self, examples: Array, form: Formulation) -> Array:
-        self.visit(examples, form)
-        return examples
-
-    def worth(self, least: float) -> Array:
-        return self.rng.permutation(np.flatnonzero(self.gaps > least))
-
-    def make_room(self) -> None:
-        return
-
-    def list_changes(
-        self, order: Array, moved: Array, change: Array, common: Array, spare: Array
-    ) -> Changes:
-        n, m = self.alpha.shape
-        # Every output is a plane; the outputs stand there once, and so do scales that are all 1.
-        rescaled = self.form.rescaled
-        ws = empty_working_set(np.ones(n), 0)._replace(capacity=self.counts, used=self.counts)
-        ws = ws._replace(
-            y=np.arange(m, dtype=np.int32),
-            slot=m * rescaled * self._everyone,
-            scale=self.offsets.ravel() if rescaled else np.ones(m),
-        )
-        known = (self.compiled.problem, ws, order, moved, change, common, self.w, spare)
-        return list_changes(*known, room_for_changes(len(order), len(self.w)))
 
     def multipliers(self) -> Multipliers:
         return self._flat

@@ -18,7 +18,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -112,11 +112,12 @@ class Stream:
                 raise ValueError(f"{what} {getattr(self.owner, name)!r} now: {remedy}")
 
     @contextlib.contextmanager
-    def undo_on_error(self) -> Iterator[None]:
-        """Labels and features that a failed call found are not kept."""
+    def adding(self, passes: Any, memory: Any) -> Iterator[Self]:
+        """While examples are added: labels and features that a failed call found are not kept."""
+        self.check(passes, memory)
         before = dict(vars(self.owner))
         try:
-            yield
+            yield self
         except BaseException:
             self.live = None  # the weights may have been given room
             self.owner.__dict__ = before

@@ -55,7 +55,7 @@ from hingeline.structures.graph_blocks import AnyFactors, Blocks
 EXCHANGES = 8  # Exchanges of a factor in a visit.
 #: A factor is left when its best exchange promises this share of what the first one did.
 SLOPE_LEFT = 0.1
-ROUNDING = 1.2e-7  # Shares of joint states are float32: what is below this may be all rounding.
+SHARE_ROUNDING = 1.2e-7  # Shares of joint states are float32: less may be all rounding.
 
 
 class Dual(NamedTuple):
@@ -339,7 +339,7 @@ def exchange(
         for s in range(size):
             if theta[s] > theta[best]:
                 best = s
-            if now[s] > ROUNDING and theta[s] < low:
+            if now[s] > SHARE_ROUNDING and theta[s] < low:
                 worst, low = s, theta[s]
         slope = theta[best] - theta[worst]
         if slope <= enough:
@@ -358,7 +358,7 @@ def exchange(
             dual.mass[mass + worst - (1 if worst > truth else 0)] = left
         taken = given = now[worst] - left
         if best != truth:
-            more = np.float32((1.0 - 0.5 * ROUNDING) * (now[best] + taken))
+            more = np.float32((1.0 - 0.5 * SHARE_ROUNDING) * (now[best] + taken))
             dual.mass[mass + best - (1 if best > truth else 0)] = more
             given = np.float64(more) - now[best]
         gain += taken * (slope - 0.5 * quadratic * taken)
