@@ -203,7 +203,7 @@ def test_rounding_alone_is_no_reason_for_weights(solver, size):
 
 
 def test_weights_of_an_early_pass_are_shortened():
-    """Longer ones cost more than none at all; none predict one label, shorter ones what they did."""
+    """Longer ones cost more than none at all; shorter ones predict the same."""
     X, y = make_rows(False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
