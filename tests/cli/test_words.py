@@ -286,3 +286,36 @@ def test_a_doubtful_column_of_labels_is_said(content, words, tmp_path):
 def test_a_token_without_a_label_is_refused(content, tmp_path):
     said = refused("train", write(tmp_path / "file", content), "-m", tmp_path / "m.hinge")
     assert "token 2 of sentence 2 has no label (column " in said
+
+
+@pytest.mark.parametrize(
+    "names", ["palabra etiqueta", "word tag_name", "term iob", "lemma upos", "w t"]
+)
+def test_a_first_line_that_may_be_a_header_is_said(names, tmp_path):
+    rows = "Ann PER\nran O\nto O\n\nBob PER\nsat O\n"
+    options = ["-m", tmp_path / "m.hinge", "--max-iter", 1]
+    told = run("train", write(tmp_path / "file", f"{names}\n\n{rows}"), *options).stderr
+    remedy = f"--columns {names.replace(' ', ',')}"
+    assert f"label of the first line, {names}: if it names the columns, pass {remedy}" in told
+    told = run("train", tmp_path / "file", *options, *remedy.split()).stderr
+    assert "first line" not in told
+    assert set(hingeline.load(tmp_path / "m.hinge").classes_) == {"O", "PER"}
+    assert "first line" not in run("train", write(tmp_path / "file", rows), *options).stderr
+
+
+@pytest.mark.parametrize("names", ["sentence_id word tag", "sent_id FORM TAG", "ID FORM TAG"])
+def test_a_column_of_numbers_is_never_the_word(names, tmp_path):
+    rows = [[f"1 {line}" for line in ("Ann PER", "ran O")], ["2 Bob PER", "2 sat O", "2 to O"]]
+    apart = "\n" if names.startswith("ID") else ""  # which does not end sentences
+    lines = ("\n" + apart).join("\n".join(part) for part in rows) + "\n"
+    file, model = write(tmp_path / "file", f"{names}\n{lines}"), tmp_path / "m.hinge"
+    told = run("train", file, "-m", model).stderr
+    assert "2 sequences, 5 tokens" in told
+    assert hingeline.load(model).metadata_["layout"]["columns"] == [names.split()[1]]
+    out = done("predict", model, file).splitlines()
+    assert out[:2] == [f"{names} predicted", "1 Ann PER PER"]
+    bare = "\n".join(line.rsplit(" ", 1)[0] for line in f"{names}\n{lines}".splitlines())
+    out = done("predict", model, write(tmp_path / "bare", bare)).splitlines()
+    assert out[:2] == [f"{names.rsplit(' ', 1)[0]} predicted", "1 Ann PER"]
+    csv = write(tmp_path / "file.csv", f"{names}\n{lines}".replace(" ", ","))
+    assert json.loads(done("evaluate", model, csv, "--json"))["token_accuracy"] == 1.0

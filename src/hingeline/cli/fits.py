@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
@@ -38,6 +39,7 @@ from hingeline.estimators.base import positive_part
 from hingeline.evaluation.metrics import attachment_scores, evaluate, multilabel_scores
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.segments import SegmentTemplates
+from hingeline.features.tables import default_names
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.estimators import versions
 from hingeline.modelfile.files import ModelFileError, read_header
@@ -84,15 +86,23 @@ def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str |
         require(kind == "checkpoint", f"{what}: name another file, or remove it.")
 
 
-def doubt_labels(samples: files.Samples, chosen: str | None) -> Iterator[str]:
-    """What speaks against the column of labels that was taken, of words in columns."""
+def doubt_labels(samples: files.Samples, chosen: str | None, columns: str | None) -> Iterator[str]:
+    """What speaks against the column of labels that was taken, or the first line, of words."""
     layout = samples.layout
     if layout.kind != "tokens" or layout.task == "dependencies":
         return
     likely = [name for name in layout.names if _LIKELY.fullmatch(plain_name(name))]
     if chosen is None and likely and layout.label not in likely:
         yield f"The labels are the last column, {layout.label}: --label {likely[-1]} takes another."
-    distinct = {label for labels in samples.y for label in labels}
+    counts = Counter(label for labels in samples.y for label in labels)
+    distinct = set(counts)
+    table, first = samples.source, samples.y[0][0]
+    named = columns is None and layout.names != [*default_names(len(layout.names))]
+    if layout.format == "conll" and not named and counts[first] == 1:
+        row = [values[codes[0]] for values, codes in zip(table.values, table.codes, strict=True)]
+        if all(map(str.isidentifier, row)) and len(set(row)) == len(row) > 1:
+            what = f"No other token has the label of the first line, {' '.join(row)}"
+            yield f"{what}: if it names the columns, pass --columns {','.join(row)}."
     ask = f"is {layout.label} the column of the labels (--label)?"
     if len(distinct) == 1 < samples.n_tokens:
         yield f"All labels are {distinct.pop()}: {ask}"

@@ -153,7 +153,7 @@ def train(
         if samples.layout.kind == "tokens" and samples.n_sequences == 1 < samples.n_tokens:
             how = "separate sentences by a blank line, or by a column named sentence"
             progress.say(f"All words are one sentence: {how}.")
-        for doubt in fits.doubt_labels(samples, label):
+        for doubt in fits.doubt_labels(samples, label, columns):
             progress.say(doubt)
         width = None if file.format.name in files.NAMED else samples.width
         with progress.during(str(dev), "reading"):

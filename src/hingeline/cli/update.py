@@ -25,8 +25,7 @@ def update(
     max_iter: Annotated[int | None, _trained(min=1, help="Make at most this many passes.")] = None,
     max_time: Annotated[float | None, _trained(help="Stop after this many seconds.")] = None,
     keep_state: Annotated[
-        bool,
-        Option("--keep-state/--no-keep-state", help="Store the data for the next update."),
+        bool, Option("--keep-state/--no-keep-state", help="Store the data for the next update.")
     ] = True,
     dtype: app.Dtype = "float64",
     sparse: app.Sparse = True,

@@ -299,8 +299,8 @@ def _svm_format(text: TextSource, lines: list[str]) -> str | None:
 
 def _is_csv(text: TextSource, lines: list[str]) -> bool:
     """Whether it is a table with a header and commas, or a column that counts sentences."""
-    from hingeline.data.conll import WORD_NAMES, plain_name
-    from hingeline.data.records import delimiter_of, sentence_column
+    from hingeline.data.conll import WORD_NAMES, plain_name, sentence_column
+    from hingeline.data.records import delimiter_of
 
     sign = delimiter_of(lines[0])
     names = lines[0].split(sign)

@@ -10,12 +10,10 @@ from typing import Any
 
 from hingeline import schemes
 from hingeline._words import count_of
-from hingeline.data.conll import WORD_NAMES, plain_name
+from hingeline.data.conll import COUNT_NAMES, WORD_NAMES, plain_name, sentence_column
 from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
 from hingeline.features.tables import TokenTable
 
-#: Names of a column that says which sentence a token belongs to; letters only.
-SENTENCE_NAMES = ("sentence", "sentenceid", "sentenceno", "sentid", "sent")
 _LONGEST = 1000  # Tokens beyond which a table without any end of a sentence is a mistake.
 #: Titles and initials before a name and letters with points (U.S.) keep their points.
 _TOKEN = re.compile(
@@ -50,11 +48,6 @@ def split_row(line: str, delimiter: str) -> list[str]:
         return [line]
 
 
-def sentence_column(names: Sequence[str]) -> int | None:
-    """The number of the column that says which sentence a token is of, if there is one."""
-    return next((k for k, name in enumerate(names) if plain_name(name) in SENTENCE_NAMES), None)
-
-
 def find_ends(header: str) -> Callable[[bytes, bytes], bool]:
     """Whether a sentence of a table with this header ends between two lines."""
     sign = delimiter_of(header)
@@ -73,7 +66,7 @@ def read_csv(source: File) -> TokenTable:
 
     Sentences end where the value of a column ``sentence`` changes (empty ones repeat it), or at a
     blank line. Fields may be quoted, but must not contain line ends. A first column without a
-    name, as ``DataFrame.to_csv`` writes the index, is left out.
+    name, as ``DataFrame.to_csv`` writes the index, or named ``id`` or ``index``, is left out.
 
     Examples
     --------
@@ -88,7 +81,8 @@ def read_csv(source: File) -> TokenTable:
         lines = text.lines()
         header = next((line for _, line in lines if line.strip()), "word")
         names = split_row(header, delimiter := delimiter_of(header))
-        numbered = plain_name(names[0]) in ("", "unnamed")  # the index of a frame
+        # The index of a frame, or a number for each token.
+        numbered = plain_name(names[0]) in ("", "unnamed", *COUNT_NAMES)
         names = names[numbered:]
         if len(set(names)) < len(names):
             raise text.error("two columns have the same name; give each its own.")
