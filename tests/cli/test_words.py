@@ -216,7 +216,7 @@ def test_raw_text(folder, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"Ann,B-PER\nran,O\n", ["separated by ','", "begin with one like word,tag, or"]),
+        (b"Ann,B-PER\nran,O\n", ["separated by ','", "begin with one like word,tag; of"]),
         (b"sentence,word,tag\n1,Ann,B-PER\n1,ran\n", [":3: expected 3 fields", "found 2"]),
         (b'[{"words": ["Ann"], "tags": ["O"]}]', ["one JSON list", "write one object per line"]),
         (b'[\n  {\n    "words": ["Ann"]\n  }\n]\n', ["one JSON list"]),

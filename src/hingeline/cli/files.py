@@ -38,7 +38,7 @@ _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "c
 _USES = {
     "columns": ("conll",),
     "use template hash_bits unlabelled constraints": WORDS,
-    "label": (*WORDS, "arff"),
+    "label": (*WORDS, "arff", "table"),
     "min_count": NAMED,
     "scheme strict margin probability nbest": SEQUENCES,
     "rescale violators keep_state bootstrap confusion": (*SEQUENCES, *ROWS),
@@ -64,7 +64,7 @@ _QUERY = re.compile(rb"\bqid:[0-9]+")
 #: Formats that can be read in pieces, and whether one may end between two lines.
 _ENDS: dict[str, Callable[[bytes, bytes], bool]] = {
     **dict.fromkeys((*NAMED, "csv"), lambda a, b: not a.strip()),
-    **dict.fromkeys(("jsonl", "text", "svmlight", "multilabel"), lambda a, b: True),
+    **dict.fromkeys(("jsonl", "text", "svmlight", "multilabel", "table"), lambda a, b: True),
     "svmhmm": lambda a, b: len({*_QUERY.findall(a)[:1], *_QUERY.findall(b)[:1]}) == 2,
 }
 
@@ -232,12 +232,12 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
     header, ends, seen = opened.header, _ENDS[name], False
     held: list[Samples] = []  # of comments, as long as nothing else was seen
     with open_text(opened.source) as text:
-        if name == "csv":
+        if name in ("csv", "table"):
             head = text.peek(2**16).removeprefix(b"\xef\xbb\xbf").split(b"\n")
             header = next(filter(bytes.strip, head), b"").rstrip()
             from hingeline.data.records import find_ends
 
-            ends = find_ends(header.decode(errors="replace"))
+            ends = find_ends(header.decode(errors="replace")) if name == "csv" else ends
         for number, raw in text.pieces(ends):
             begins = number == 1 or not header
             whole = raw if begins else header + b"\n" + raw
@@ -298,7 +298,10 @@ def read_like(
     path, _, found = file[:3]
     by_name = found.name == layout.format == "arff"  # the model knows which attributes are labels
     based = None if layout.zero_based is None else True
-    options = {"zero_based": based, "labels": [] if by_name else None, "names": file.names}
+    options: dict[str, Any] = {"zero_based": based, "names": file.names}
+    options["labels"] = [] if by_name else None
+    if found.name == layout.format == "table":
+        options |= {"labels": layout.label, "names": layout.columns}
     data = labelled.read_file(file, empty, **options)
     holds, takes = (_KINDS.get(kind, kind) for kind in (found.kind, layout.kind))
     what = f"{path} holds {holds} ({found.name}), but the model takes {takes} ({layout.format})."

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -88,25 +89,25 @@ def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str |
 
 def doubt_labels(samples: files.Samples, chosen: str | None, columns: str | None) -> Iterator[str]:
     """What speaks against the column of labels that was taken, or the first line, of words."""
-    layout = samples.layout
-    if layout.kind != "tokens" or layout.task == "dependencies":
+    layout, table = samples.layout, samples.layout.format == "table"
+    if not table and (layout.kind != "tokens" or layout.task == "dependencies"):
         return
     likely = [name for name in layout.names if _LIKELY.fullmatch(plain_name(name))]
     if chosen is None and likely and layout.label not in likely:
         yield f"The labels are the last column, {layout.label}: --label {likely[-1]} takes another."
-    counts = Counter(label for labels in samples.y for label in labels)
-    distinct = set(counts)
-    table, first = samples.source, samples.y[0][0]
+    counts = Counter(samples.y.tolist() if table else chain.from_iterable(samples.y))
+    distinct, n = set(counts), counts.total()
     named = columns is None and layout.names != [*default_names(len(layout.names))]
-    if layout.format == "conll" and not named and counts[first] == 1:
-        row = [values[codes[0]] for values, codes in zip(table.values, table.codes, strict=True)]
+    if layout.format == "conll" and not named and counts[samples.y[0][0]] == 1:
+        source = samples.source
+        row = [values[codes[0]] for values, codes in zip(source.values, source.codes, strict=True)]
         if all(map(str.isidentifier, row)) and len(set(row)) == len(row) > 1:
             what = f"No other token has the label of the first line, {' '.join(row)}"
             yield f"{what}: if it names the columns, pass --columns {','.join(row)}."
     ask = f"is {layout.label} the column of the labels (--label)?"
-    if len(distinct) == 1 < samples.n_tokens:
+    if len(distinct) == 1 < n:
         yield f"All labels are {distinct.pop()}: {ask}"
-    elif len(distinct) > max(100, samples.n_tokens // 10):
+    elif len(distinct) > max(20 if table else 100, n // 10):
         yield f"There are {len(distinct):,} different labels: {ask}"
 
 

@@ -82,8 +82,8 @@ def train(
     """Learn from a labelled file and write a model.
 
     Reads CoNLL columns, CSV and TSV with a header, JSON lines, CoNLL-U, SVM^hmm, CRFsuite and
-    letter.data (sequences), SVMlight and IDX (rows), LIBSVM and Mulan's ARFF (rows with sets of
-    labels). Ctrl-C ends the training early and keeps the best model so far.
+    letter.data (sequences), SVMlight, CSV and TSV of numbers and IDX (rows), LIBSVM and Mulan's
+    ARFF (rows with sets of labels). Ctrl-C ends the training early and keeps the best model so far.
 
     --task segments learns whole spans (IOB2, IOBES); --task dependencies learns the head and the
     relation of every word.
@@ -163,7 +163,7 @@ def train(
     else:
         progress.say(f"{title}: {count_of(len(names), 'file')} ({file.format.name}), in blocks")
         sparse_rows = True
-        if file.format.name == "arff":
+        if file.format.name in ("arff", "table"):
             sparse_rows = issparse(files.read_training(file, None, None, label).X)
     if kind in ("flat", "multilabel"):
         # Where C is left to the model, it chooses which columns to scale as well; in blocks dense.

@@ -20,6 +20,7 @@ from hingeline.data.images import read_letters as read_letters
 from hingeline.data.records import read_csv as read_csv
 from hingeline.data.records import read_jsonl as read_jsonl
 from hingeline.data.records import read_raw as read_raw
+from hingeline.data.records import read_table as read_table
 from hingeline.data.records import write_csv as write_csv
 from hingeline.data.records import write_jsonl as write_jsonl
 from hingeline.data.samples import FlatData as FlatData
