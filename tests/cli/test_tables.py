@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 
 import pytest
 
@@ -31,7 +32,10 @@ def table(n, seed, sign=",", columns=("size", "weight", "kind")):
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
     train, path = write(folder / "train.csv", table(60, 0)), folder / "m.hinge"
-    assert "60 rows (table)" in run("train", train, "-m", path).stderr
+    told = run("train", train, "-m", path).stderr
+    assert "60 rows (table)" in told
+    assert re.search(r"\ntraining, C=[\d.]+: pass 1, gap", told)  # as lines of chains do
+    assert re.search(r"\ntraining, C=[\d.]+: converged after", told)
     return path
 
 

@@ -29,7 +29,7 @@ from sklearn.utils import _safe_indexing
 from hingeline import Checkpoint, EarlyStopping, PassState
 from hingeline._checks import positive, require
 from hingeline._jit import COMPILING
-from hingeline._words import SPACE, count_of, percent_at_most
+from hingeline._words import bound_text, count_of
 from hingeline.cli import files
 from hingeline.cli.app import INTERRUPTED, blame, check_target, flag, split_numbers
 from hingeline.core.loop import Reporter
@@ -174,7 +174,7 @@ class FitProgress(Progress):
         Where Ctrl-C ends the fit, it keeps its best weights, or the command ends as well.
         """
         task = self.add_task(title, total=1.0, state="")
-        watcher, verbose = _Watcher(self, title, task, estimator.tol), estimator.verbose
+        watcher, verbose = _Watcher(self, title, task, estimator), estimator.verbose
         estimator.set_params(callbacks=[watcher, *callbacks], verbose=0)
         began, compiled = time.perf_counter(), COMPILING[0]
         with self:
@@ -189,7 +189,8 @@ class FitProgress(Progress):
             found = outcome_of(estimator)
             gap = _gap_text(found["relative_gap"], found["restricted_gap"])
             ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
-            self.update(task, completed=1.0, state=ending)
+            title = _complete(title, estimator)
+            self.update(task, description=title, completed=1.0, state=ending)
         self.remove_task(task)  # its bar stays on the screen
         if self.disable:
             self.say(f"{title}: {_reason(found)} after {seconds:.1f} s, {ending}")
@@ -207,8 +208,9 @@ class FitProgress(Progress):
 class _Watcher:
     """The callback that tells how far a fit has come, from the logarithm of its gap."""
 
-    def __init__(self, progress: FitProgress, title: str, task: TaskID, tol: float) -> None:
-        self.progress, self.title, self.task, self.tol = progress, title, task, tol
+    def __init__(self, progress: FitProgress, title: str, task: TaskID, estimator: Any) -> None:
+        self.progress, self.title, self.task, self.tol = progress, title, task, estimator.tol
+        self.estimator = estimator
         self.first, self.done, self.told = math.nan, 0.0, math.inf
         self.certified: tuple[float | None, float | None] = (None, None)
 
@@ -231,12 +233,12 @@ class _Watcher:
         # The bar is full only once the fit is over.
         self.progress.update(self.task, completed=min(self.done, 0.99), state=text)
         if news and self.progress.disable:
-            self.progress.say(f"{self.title}: {text}")
+            self.progress.say(f"{_complete(self.title, self.estimator)}: {text}")
 
 
-def bound_text(share: float) -> str:
-    """A bound in per cent, rounded up, as reports show it."""
-    return percent_at_most(share).replace(SPACE, " ")
+def _complete(title: str, estimator: Any) -> str:
+    """A title with the C that follows from the data, which the fit has found when it begins."""
+    return f"{title}{estimator.C_:.4g}" if title.endswith("=") else title
 
 
 class Clock:
@@ -286,7 +288,7 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result))
     else:
-        balance = "C is infinite" if result["C"] is None else f"C={result['C']:g}"
+        balance = "C is infinite" if result["C"] is None else f"C={result['C']:.4g}"
         if "C_u" in result:
             balance += f", C_u={result['C_u']:g}"
         if "nu" in result:
@@ -306,7 +308,7 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
 
 def _reason(result: dict[str, Any]) -> str:
     """Why a fit ended, in the words of the command line."""
-    reason: str = result["stop_reason"].removeprefix("callback: ")
+    reason: str = result["stop_reason"]
     limits = [name for name in ("max_iter", "max_time") if reason.startswith(name)]
     return f"stopped by {flag(limits[0])}" if limits else reason
 
@@ -352,7 +354,8 @@ def find_best(
             judge: Any = lambda *known: score(*known)[0]  # noqa: E731
             callbacks.insert(0, EarlyStopping(estimator, None, None, patience, judge))
         what, value = ("C", C) if estimator.nu is None else ("nu", estimator.nu)
-        title = f"training, {what}={value if isinstance(value, str) else format(value, 'g')}"
+        told = value if isinstance(value, str) else f"{value:.4g}"
+        title = f"training, {what}={'' if told == 'scale' else told}"
         with blame(name):
             progress.fit(title, estimator, learn, callbacks)
         found = outcome_of(estimator)
@@ -360,7 +363,7 @@ def find_best(
         if score is not None:
             row["dev"], what = score(estimator)
             told = f"{what} {100 * row['dev']:.2f} %"
-            progress.say(f"C={estimator.C_:g}: {told} on the held-out data")
+            progress.say(f"C={estimator.C_:.4g}: {told} on the held-out data")
         return row
 
     tried: list[dict[str, Any]] = []

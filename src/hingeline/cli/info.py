@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from hingeline._words import percent_at_most
+from hingeline._words import bound_text
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_target
 
@@ -96,7 +96,7 @@ def _shorten(facts: dict[str, Any], estimator: Any) -> None:
     facts["parameters"] = {k: v for k, v in given if v != _plain(usual[k])} or "all at defaults"
     share = relative(estimator.duality_gap_, positive_part(estimator))
     if math.isfinite(share):
-        facts["gap"] = f"{estimator.duality_gap_:.6g}, {percent_at_most(share)} of the primal"
+        facts["gap"] = f"{estimator.duality_gap_:.6g}, {bound_text(share)} of the primal"
     origin = facts["metadata"]
     for key, value in origin.items():
         match key, value:
@@ -128,7 +128,7 @@ def _facts(estimator: Any) -> dict[str, Any]:
         "dual": _plain(estimator.dual_objective_),
         "gap": _plain(estimator.duality_gap_),
         **{f"{name} over the outputs found": _plain(value) for name, value in found.items()},
-        "stopped": estimator.stop_reason_.removeprefix("callback: "),
+        "stopped": estimator.stop_reason_,
         "passes": estimator.n_iter_,
         "metadata": getattr(estimator, "metadata_", {}),
     }
