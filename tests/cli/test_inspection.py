@@ -162,11 +162,13 @@ def test_info(folder):
     assert "labels: B-LOC, B-PER, I-PER, O\n" in text
     assert "stopped: converged\n" in text
     assert "top features" not in text
-    # What a person asks first: parameters that were set, the gap as a share, arrays at the end.
+    # What a person asks first: parameters that were set, the gap as a share; arrays if asked for.
     assert "  random_state: 0\n" in text
     assert "slack: max" not in text
     assert f"gap: {model.duality_gap_:.6g}, " in text
     assert "layout: conll, columns " in text
+    assert "arrays:" not in text
+    text = done("info", folder / "t.hinge", "--arrays")
     assert text.index("versions: ") < text.index("arrays:")
     assert "layout: svmlight\n" in done("info", folder / "r.hinge")  # rows have no columns
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from os.path import isfile
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,16 @@ from hingeline.cli.app import blame, flag, split_names
 from hingeline.core.loop import Reporter
 from hingeline.core.results import align as align
 from hingeline.data import labelled
-from hingeline.data.conll import WORD_NAMES, header_of, plain_name
+from hingeline.data.conll import WORD_NAMES, header_of, plain_name, token_lines
 from hingeline.data.formats import Format, detect_format, find_format
 from hingeline.data.labelled import NAMED, NUMBERED, ROWS, SEQUENCES, SETS, TASKS, WORDS, File
 from hingeline.data.labelled import Layout as Layout
 from hingeline.data.labelled import open_once as open_once
+from hingeline.data.records import unfold
 from hingeline.data.text import ParseError, TextSource, open_text
 from hingeline.features.tables import TokenTable, default_names
 from hingeline.modelfile.estimators import load
+from hingeline.modelfile.files import read_header
 
 #: Kinds of data, where their names do not say what they are.
 _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "columns of words"}
@@ -115,8 +116,12 @@ class Samples:
         return f"{count_of(self.n_sequences, 'sequence')}, {count_of(self.n_tokens, 'token')}"
 
 
-#: The estimator in a model file; of a semi-supervised one its base, without rules.
-load_model = partial(load, expected=object)
+def load_model(path: Path) -> Any:
+    """The estimator in a model file; of a semi-supervised one its base, without rules."""
+    own = read_header(path)[0].get("structure") is not None
+    what = f"{path} holds the weights of a structure of your own, not its code"
+    require(not own, f"{what}: use it in Python.")
+    return load(path, expected=object)
 
 
 def holds_sets(model: Any) -> bool:
@@ -212,6 +217,7 @@ def open_like(path: str, layout: Layout, format: str = "auto") -> File:
             with suppress(ParseError):
                 found = detect_format(source)
                 format = found if found in WORDS else format
+    source = unfold(source) if format == "jsonl" else source
     file = File(labelled.title_of(path), source, find_format(format))
     if format != "conll" or layout.kind != "tokens":
         return file
@@ -248,7 +254,19 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
             if seen:
                 yield from held
                 held = []
-    require(seen, f"{opened.path} is empty: there is nothing to read.")
+    if not seen:
+        labelled.refuse_empty(opened.path, header.decode())
+
+
+def line_of(file: File, samples: Samples, sequence: int, token: int) -> str:
+    """Where in a file of words a token is, for messages: its line, or else its sentence."""
+    if isinstance(file.source, TextSource) or file.format.name not in ("conll", "csv"):
+        return f"{file.path}, sentence {sequence + 1}"
+    with open_text(file.source) as text:
+        raw = b"".join(piece for _, piece in text.pieces())
+    lines = token_lines(raw) if file.format.name == "conll" else raw.split(b"\n")
+    full = [n for n, line in enumerate(lines, 1) if line.strip()]
+    return f"{file.path}:{full[token + int(samples.X.offsets[sequence]) - samples.n_tokens]}"
 
 
 def expand_all(patterns: Sequence[str]) -> tuple[list[str], str]:

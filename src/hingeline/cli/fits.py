@@ -44,6 +44,7 @@ from hingeline.features.tables import default_names
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.estimators import versions
 from hingeline.modelfile.files import ModelFileError, read_header
+from hingeline.schemes import explain_invalid, is_tag
 
 Learn = Callable[[], Any]
 #: Names of a column that are labels rather than what they are learnt from, letters only.
@@ -109,6 +110,20 @@ def doubt_labels(samples: files.Samples, chosen: str | None, columns: str | None
         yield f"All labels are {distinct.pop()}: {ask}"
     elif len(distinct) > max(20 if table else 100, n // 10):
         yield f"There are {len(distinct):,} different labels: {ask}"
+
+
+def check_scheme(file: files.File, samples: files.Samples, scheme: str | None) -> None:
+    """Refuse words whose labels break the scheme they are to keep to, by file and line."""
+    if scheme is None or scheme.lower() in ("auto", "none") or samples.layout.kind != "tokens":
+        return
+    for i, labels in enumerate(samples.y):
+        if not all(map(is_tag, labels)):
+            return  # which the estimator says
+        for wrong in explain_invalid(labels, scheme)[:1]:
+            what, at, rest = re.split(r" at token (\d+)", wrong, maxsplit=1)
+            place = files.line_of(file, samples, i, int(at))
+            how = "Correct the line, or leave --scheme out."
+            raise ValueError(f"{place}: {what}{rest.removesuffix('.')}. {how}")
 
 
 def make_encoder(

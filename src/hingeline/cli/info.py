@@ -18,7 +18,7 @@ WHY_NO_GAP = "the labels of unlabelled sequences were chosen with the weights, w
 #: How a step of a semi-supervised fit was chosen.
 _RULES = {
     "dev": "the best on the held-out data",
-    "violations": "the first that removes 98 % of the violations that any step removes",
+    "violations": "the first step that removes nearly all violations that can be removed",
     "last": "the last",
 }
 
@@ -30,6 +30,7 @@ def info(
         bool, Option("--transitions", help="List the weights of pairs of neighbouring labels.")
     ] = False,
     weights: Annotated[Path | None, Option(help="Write all weights (.tsv or .tsv.gz).")] = None,
+    arrays: Annotated[bool, Option("--arrays", help="List the arrays in the file.")] = False,
     as_json: app.Json = False,
 ) -> None:
     """Show what a model file holds: parameters, labels, certificate, and where it came from."""
@@ -67,6 +68,8 @@ def info(
     if as_json:
         typer.echo(json.dumps(facts))
         return
+    if not arrays:
+        facts.pop("arrays")
     if "annealing" in facts:  # which is told by itself
         for name in ("semisupervised", "unlabelled", "constraints"):
             facts["metadata"].pop(name, None)

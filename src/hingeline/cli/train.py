@@ -155,6 +155,7 @@ def train(
             progress.say(f"All words are one sentence: {how}.")
         for doubt in fits.doubt_labels(samples, label, columns):
             progress.say(doubt)
+        fits.check_scheme(file, samples, scheme)
         width = None if file.format.name in files.NAMED else samples.width
         with progress.during(str(dev), "reading"):
             held = files.read_held_out(dev, samples.layout, width)
@@ -169,13 +170,13 @@ def train(
         # Where C is left to the model, it chooses which columns to scale as well; in blocks dense.
         free = scale is None and not values and isinstance(estimator.C, str)
         if free and (not sparse_rows or (workers is None and file.format.name != "idx")):
-            how = "scaled to a size near 1 where they are far from it"
+            how = "far from size 1 are scaled"
         else:
             table = not sparse_rows or file.format.name == "idx"
             estimator.set_params(scale=table if scale is None else scale)
-            how = "divided by their largest value" if sparse_rows else "standardised"
+            how = f"are {'divided by their largest value' if sparse_rows else 'standardised'}"
         if estimator.scale is not False:
-            progress.say(f"columns are {how}, in prediction too (to avoid it: --no-scale)")
+            progress.say(f"Columns {how}, here and in predict; --no-scale leaves them as they are.")
     if features is not None and not (once and workers is None):
         estimator.set_params(features=features)
     if cv is not None:

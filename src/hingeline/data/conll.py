@@ -169,13 +169,11 @@ def add_columns(raw: bytes, columns: Sequence[Sequence[str]], names: Sequence[st
     """The bytes of whole sentences with more columns; all but tokens and a header stays."""
     bom = b"\xef\xbb\xbf" if raw.startswith(b"\xef\xbb\xbf") else b""
     lines = raw[len(bom) :].split(b"\n")
-    k = _first_token(lines)
+    kept = token_lines(raw)
+    k = _first_token(kept)
     if k is None:
         return raw
     separator = b"\t" if b"\t" in lines[k] else b" "
-    exact = separator if separator == b"\t" else None
-    width = len(lines[k].split(exact))
-    kept = _blank_out([line.removesuffix(b"\r") for line in lines], exact, width, True)
     rows = zip(*columns, strict=True)
     header = sum(map(bool, map(bytes.strip, kept))) > len(columns[0])
     for n, line in enumerate(kept):
@@ -184,6 +182,14 @@ def add_columns(raw: bytes, columns: Sequence[Sequence[str]], names: Sequence[st
             end = lines[n][len(line) :]
             lines[n] = separator.join([line, *(field.encode() for field in fields)]) + end
     return bom + b"\n".join(lines)
+
+
+def token_lines(raw: bytes) -> list[bytes]:
+    """The lines of a file, blank where they hold no token and are not the header."""
+    lines = [line.removesuffix(b"\r") for line in raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
+    k = _first_token(lines)
+    exact = None if k is None or b"\t" not in lines[k] else b"\t"
+    return lines if k is None else _blank_out(lines, exact, len(lines[k].split(exact)), True)
 
 
 def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], np.ndarray[Any, Any]]:

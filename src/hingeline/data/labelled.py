@@ -14,7 +14,7 @@ from hingeline._checks import require, retell
 from hingeline.data.conll import read_conllu, read_heads
 from hingeline.data.formats import FORMATS, Format, read_any
 from hingeline.data.text import TextSource, open_text
-from hingeline.features.tables import SparseSequences, TokenTable
+from hingeline.features.tables import SparseSequences, TokenTable, default_names
 
 WORDS = ("conll", "conllu", "csv", "jsonl")  # Formats by what they hold.
 NAMED = (*WORDS, "crfsuite")
@@ -218,8 +218,16 @@ def read_file(file: File, empty: bool, **options: Any) -> Any:
         known = {k: v for k, v in options.items() if k in found.options and found.name != "idx"}
         data = read_any(source, found.name, **known)[1]
         inputs = data if found.kind in ("tokens", "trees") else data[0]
-    require(empty or length_of(inputs) != 0, f"{path} is empty: there is nothing to read.")
+    if not empty and length_of(inputs) == 0:
+        names = getattr(inputs, "names", ())
+        refuse_empty(path, " ".join(names) if names != default_names(len(names)) else "")
     return data
+
+
+def refuse_empty(path: str, header: str) -> None:
+    """Say that a file holds nothing, or nothing but its header."""
+    what = f"holds nothing but the names of its columns ({header})" if header else "is empty"
+    raise ValueError(f"{path} {what}: there is nothing to read.")
 
 
 def column_of(name: str) -> str | int:

@@ -1,12 +1,14 @@
 """Tables with a header (CSV, TSV) of tokens or numbers, JSON lines, and running text."""
 
 import csv
+import io
 import json
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
@@ -194,9 +196,14 @@ def read_table(
 
 
 def write_csv(target: File, table: TokenTable) -> None:
-    """Write tokens as CSV with a header and a column ``sentence``."""
+    """Write tokens as CSV with a header and a column ``sentence``; with tabs for ``.tsv``."""
+    path = fspath(target) if isinstance(target, (str, PathLike)) else ""
+    tabs = path.removesuffix(".gz").endswith(".tsv")
+    for value in [value for values in table.values for value in values if "\t" in value and tabs]:
+        raise ValueError(f"{shown(value)} cannot stand between tabs: write CSV with commas.")
+    signs: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if tabs else {}
     with atomic_text(target) as out:
-        rows = csv.writer(out, lineterminator="\n")
+        rows = csv.writer(out, lineterminator="\n", **signs)
         rows.writerow(["sentence", *table.names])
         for i, sentence in enumerate(table, start=1):
             rows.writerows([i, *token] for token in sentence)
@@ -255,7 +262,7 @@ def read_jsonl(source: File) -> TokenTable:
 
     The words are the list ``tokens`` or ``words``, or else the first one; the lists of the first
     object are the columns. The output of spaCy's ``Doc.to_json()`` is read, too: tokens with their
-    tags, and entities as IOB2 tags in the column ``ner``.
+    tags, and entities as IOB2 tags in the column ``ner``; and a JSON list of such objects.
 
     Examples
     --------
@@ -268,7 +275,7 @@ def read_jsonl(source: File) -> TokenTable:
     columns: list[list[str]] = []
     offsets = [0]
     odd: dict[str, int] = {}  # lists of another length in the first object: how often they fit
-    with open_text(source) as text:
+    with open_text(unfold(source)) as text:
         for number, line in text.lines():
             if not line.strip():
                 continue
@@ -294,6 +301,20 @@ def read_jsonl(source: File) -> TokenTable:
     return TokenTable.from_columns(dict(zip(names, columns, strict=True)), offsets)
 
 
+def unfold(source: File) -> TextSource:
+    """JSON lines, also for a JSON list of objects as ``json.dump`` writes it."""
+    text = open_text(source)
+    if not text.peek(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
+        return text
+    with text:
+        try:
+            found = json.loads(b"".join(piece for _, piece in text.pieces()))
+        except (ValueError, RecursionError) as error:
+            raise text.error(f"this is not JSON ({error}); correct it.", 0) from None
+    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found)
+    return TextSource(io.BytesIO(lines.encode(errors="surrogatepass")), text.name)
+
+
 def _say_unequal(lists: dict[str, list[str]], *names: str) -> str:
     sizes = (f"{count_of(len(lists[n]), 'item')} in" if n in lists else "no list" for n in names)
     found = " and ".join(f"{size} {shown(n)}" for size, n in zip(sizes, names, strict=True))
@@ -302,8 +323,6 @@ def _say_unequal(lists: dict[str, list[str]], *names: str) -> str:
 
 def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
     """The lists of words, tags and the like in an object."""
-    what = "the file is one JSON list; write one object per line (JSON lines), as jq -c '.[]' does."
-    text.require(not re.match(r"\s*\[\s*(\{|$)", line), what)
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
