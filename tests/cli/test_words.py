@@ -240,8 +240,8 @@ def test_likely_mistakes(content, words, tmp_path):
     [
         ("Ann N\n".encode("utf-16"), "is UTF-16; convert it (iconv -f UTF-16"),
         (b"\xfd7zXZ\0\0", "neither text nor IDX; unpack it"),
-        (b"word pos tag\n", "holds nothing but the names of its columns (word pos tag)"),
-        (b"word,pos,tag\n", "holds nothing but the names of its columns (word,pos,tag)"),
+        (b"word pos tag\n", "holds a header (word pos tag) and nothing else: there"),
+        (b"word,pos,tag\n", "holds a header (word,pos,tag) and nothing else: there"),
         (b"\n\n", "file is empty"),
         (b"# a = 1\n# b = 2\n", "file is empty"),
     ],

@@ -226,7 +226,7 @@ def read_file(file: File, empty: bool, **options: Any) -> Any:
 
 def refuse_empty(path: str, header: str) -> None:
     """Say that a file holds nothing, or nothing but its header."""
-    what = f"holds nothing but the names of its columns ({header})" if header else "is empty"
+    what = f"holds a header ({header:.60}) and nothing else" if header else "is empty"
     raise ValueError(f"{path} {what}: there is nothing to read.")
 
 
