@@ -84,6 +84,11 @@ def percent_at_most(share: float) -> str:
     return f"{significant(float(up), 2)}{SPACE}%"
 
 
+def bound_text(share: float) -> str:
+    """The same for terminals, with a plain space."""
+    return percent_at_most(share).replace(SPACE, " ")
+
+
 def seconds(value: float) -> str:
     """A time as it would be said."""
     if value < 0.1:

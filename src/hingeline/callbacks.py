@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hingeline._checks import Array, positive, require, retell, warn
+from hingeline._words import count_of
 from hingeline.core.results import PassState
 from hingeline.modelfile.files import ModelFileError, read_model, write_model
 
@@ -71,8 +72,9 @@ class EarlyStopping:
             self._best = weights
         self.scores_.append(score)
         if len(self.scores_) - 1 - int(np.argmax(self.scores_)) >= self.patience:
-            told = f"the held-out score has not improved for {self.patience} passes"
-            state.stop(f"{told} (best {max(self.scores_):.4f})", self._best)
+            best, passes = max(self.scores_), count_of(self.patience, "pass", "passes")
+            told = f"the held-out score has not improved on {best:.4f} for {passes}"
+            state.stop(told, self._best)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The state that a checkpoint keeps."""

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from cli.commands import done, refused, write
-from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM
+from hingeline import SSVM, ChainSSVM, Graph, GraphSSVM, MulticlassSSVM
 from hingeline.data import write_crfsuite, write_svmhmm, write_svmlight
 from hingeline.features import TokenTemplates
 from hingeline.features.tables import SparseSequences
@@ -61,6 +61,16 @@ def test_rows(tmp_path):
     MulticlassSSVM().fit(X, y).save(model)
     write_svmlight(file, X, y)
     assert done("predict", model, file).split() == [str(label) for label in y]
+
+
+@pytest.mark.parametrize("command", ["info", "report", "predict"])
+def test_models_of_own_structures_are_for_python(tmp_path, command, python_multiclass):
+    model, data = tmp_path / "m.hinge", write(tmp_path / "test", "a O\n")
+    X, y = [*np.eye(3)], [0, 1, 2]
+    SSVM(python_multiclass(), max_iter=2, tol=0.5).fit(X, y).save(model)
+    said = refused(command, model, *([data] if command == "predict" else []))
+    what = f"{model} holds the weights of a structure of your own, not its code"
+    assert said == f"{what}: use it in Python."
 
 
 @pytest.mark.parametrize("options", [(), ("--nbest", "2"), ("--margin",)])

@@ -71,14 +71,15 @@ def test_updates_one_after_the_other(files, tmp_path):
     done("train", first, "-m", model, "--keep-state")
     n = hingeline.load(model).n_examples_
     for k in range(1, 4):
-        text = done("update", model, second, "-m", model, "--keep-state", "--passes", 1)
+        text = done("update", model, second, "-m", model, "--passes", 1)
         assert "no certificate" in text
         assert hingeline.load(model).n_examples_ == n + 20 * k
-    done("update", model, second, "-m", model, "--keep-state", "--memory", 30)
+    done("update", model, second, "-m", model, "--memory", 30)
     assert hingeline.load(model).n_examples_ == 30
     facts = json.loads(done("info", model, "--json"))
     assert facts["training state"] == "30 examples"
-    done("update", model, second, "-m", model)
+    told = run("update", model, second, "-m", model, "--no-keep-state").stderr
+    assert "holds no training state: it cannot be updated again." in told
     assert "training state" not in json.loads(done("info", model, "--json"))
     assert json.loads(done("evaluate", model, second, "--json"))["token_accuracy"] > 0.8
 

@@ -216,10 +216,10 @@ def test_raw_text(folder, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"Ann,B-PER\nran,O\n", ["separated by ','", "begin with one like word,tag, or"]),
+        (b"Ann,B-PER\nran,O\n", ["separated by ','", "begin with one like word,tag; of"]),
         (b"sentence,word,tag\n1,Ann,B-PER\n1,ran\n", [":3: expected 3 fields", "found 2"]),
-        (b'[{"words": ["Ann"], "tags": ["O"]}]', ["one JSON list", "write one object per line"]),
-        (b'[\n  {\n    "words": ["Ann"]\n  }\n]\n', ["one JSON list"]),
+        (b'[{"words": ["Ann"], "tags": ["O"]}, 1]', [":2: this is not a JSON object"]),
+        (b'[\n  {\n    "words": ["Ann"]\n  }\n', ["this is not JSON (", "correct it"]),
         (b"caf\xe9 O\n", [":1: byte 0xe9 is not valid UTF-8", "iconv -f"]),
         (b"PK\x03\x04\0\0", ["neither text nor IDX; unpack it"]),
         ("Ann O\n".encode("utf-16"), ["UTF-16", "iconv -f UTF-16"]),
@@ -240,7 +240,8 @@ def test_likely_mistakes(content, words, tmp_path):
     [
         ("Ann N\n".encode("utf-16"), "is UTF-16; convert it (iconv -f UTF-16"),
         (b"\xfd7zXZ\0\0", "neither text nor IDX; unpack it"),
-        (b'[{"tokens": ["Ann"], "tags": ["O"]}]', "one JSON list"),
+        (b"word pos tag\n", "holds a header (word pos tag) and nothing else: there"),
+        (b"word,pos,tag\n", "holds a header (word,pos,tag) and nothing else: there"),
         (b"\n\n", "file is empty"),
         (b"# a = 1\n# b = 2\n", "file is empty"),
     ],
@@ -286,3 +287,73 @@ def test_a_doubtful_column_of_labels_is_said(content, words, tmp_path):
 def test_a_token_without_a_label_is_refused(content, tmp_path):
     said = refused("train", write(tmp_path / "file", content), "-m", tmp_path / "m.hinge")
     assert "token 2 of sentence 2 has no label (column " in said
+
+
+@pytest.mark.parametrize(
+    "names", ["palabra etiqueta", "word tag_name", "term iob", "lemma upos", "w t"]
+)
+def test_a_first_line_that_may_be_a_header_is_said(names, tmp_path):
+    rows = "Ann PER\nran O\nto O\n\nBob PER\nsat O\n"
+    options = ["-m", tmp_path / "m.hinge", "--max-iter", 1]
+    told = run("train", write(tmp_path / "file", f"{names}\n\n{rows}"), *options).stderr
+    remedy = f"--columns {names.replace(' ', ',')}"
+    assert f"label of the first line, {names}: if it names the columns, pass {remedy}" in told
+    told = run("train", tmp_path / "file", *options, *remedy.split()).stderr
+    assert "first line" not in told
+    assert set(hingeline.load(tmp_path / "m.hinge").classes_) == {"O", "PER"}
+    assert "first line" not in run("train", write(tmp_path / "file", rows), *options).stderr
+
+
+@pytest.mark.parametrize("names", ["sentence_id word tag", "sent_id FORM TAG", "ID FORM TAG"])
+def test_a_column_of_numbers_is_never_the_word(names, tmp_path):
+    rows = [[f"1 {line}" for line in ("Ann PER", "ran O")], ["2 Bob PER", "2 sat O", "2 to O"]]
+    apart = "\n" if names.startswith("ID") else ""  # which does not end sentences
+    lines = ("\n" + apart).join("\n".join(part) for part in rows) + "\n"
+    file, model = write(tmp_path / "file", f"{names}\n{lines}"), tmp_path / "m.hinge"
+    told = run("train", file, "-m", model).stderr
+    assert "2 sequences, 5 tokens" in told
+    assert hingeline.load(model).metadata_["layout"]["columns"] == [names.split()[1]]
+    out = done("predict", model, file).splitlines()
+    assert out[:2] == [f"{names} predicted", "1 Ann PER PER"]
+    bare = "\n".join(line.rsplit(" ", 1)[0] for line in f"{names}\n{lines}".splitlines())
+    out = done("predict", model, write(tmp_path / "bare", bare)).splitlines()
+    assert out[:2] == [f"{names.rsplit(' ', 1)[0]} predicted", "1 Ann PER"]
+    csv = write(tmp_path / "file.csv", f"{names}\n{lines}".replace(" ", ","))
+    assert json.loads(done("evaluate", model, csv, "--json"))["token_accuracy"] == 1.0
+
+
+def test_a_json_list_is_read_as_its_objects(folder, tmp_path):
+    whole = [json.loads(line) for line in objects(TEST).splitlines()]
+    file = write(tmp_path / "list.json", json.dumps(whole, indent=1))
+    args = folder / "jsonl.hinge", file
+    assert done("predict", *args) == done("predict", args[0], folder / "test.jsonl")
+    assert done("evaluate", *args) == done("evaluate", args[0], folder / "test.jsonl")
+    done("train", file, "-m", tmp_path / "m.hinge", "--max-iter", 1)
+
+
+@pytest.mark.parametrize("name", ["file.conll", "file.csv", "file.jsonl", "file.conll.gz"])
+@pytest.mark.parametrize("task", ["labels", "segments"])
+def test_labels_that_break_the_scheme_are_told_by_line(name, task, tmp_path):
+    rows = [[("Ann", "N", "B-PER")], [("Bob", "N", "O"), ("Lee", "N", "I-PER"), ("to", "V", "O")]]
+    kind = name.split(".")[1]
+    text = {
+        "conll": "# of words\n" + conll(rows, 0, 2),
+        "csv": table(rows),
+        "jsonl": objects(rows),
+    }[kind]
+    file = write(tmp_path / name, text)
+    said = refused("train", file, "-m", tmp_path / "m", "--scheme", "IOB2", "--task", task)
+    place = {"conll": f"{file}:5", "csv": f"{file}:4", "jsonl": f"{file}, sentence 2"}[kind]
+    how = "Correct the line, or leave --scheme out."
+    assert said == f"{place}: I-PER follows O; IOB2 wants B-PER there. {how}"
+
+
+def test_tabs_for_tsv(folder, tmp_path):
+    done("convert", folder / "test.conll", tmp_path / "a.tsv")
+    done("convert", folder / "test.conll", tmp_path / "a.csv")
+    text = (tmp_path / "a.csv").read_text()
+    assert (tmp_path / "a.tsv").read_text() == text.replace(",", "\t")
+    done("convert", tmp_path / "a.tsv", tmp_path / "b.csv")
+    assert (tmp_path / "b.csv").read_text() == text
+    odd = write(tmp_path / "odd.csv", 'word,tag\n"a ""b",O\n"a\tb",O\n')
+    assert "cannot stand between tabs" in refused("convert", odd, tmp_path / "odd.tsv")

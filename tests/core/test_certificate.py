@@ -313,7 +313,7 @@ def test_an_inexact_oracle_certifies_nothing(data: Any, python_multiclass: Any) 
         assert np.isnan(model.duality_gap_)
         assert model.oracle_exact_ is False
         assert not model.converged_
-        assert model.stop_reason_ == "max_iter=12 passes"
+        assert model.stop_reason_ == "max_iter=12"
         assert all(np.isnan(row.gap) for row in model.history_)
         assert len(model.predict(list(X))) == len(X)
 

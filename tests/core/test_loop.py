@@ -79,7 +79,7 @@ def test_max_iter_warns(small: Any, kind: str, solver: str) -> None:
         model.fit(*small[kind])
     (message,) = [str(w.message) for w in caught]
     assert type(model).__name__ in message
-    assert "3 passes" in message
+    assert " stopped at max_iter=3 and " in message
     assert "tol=1e-11" in message
     found = re.search(r"relative gap is ([0-9.e+-]+),", message)
     assert found
@@ -88,7 +88,7 @@ def test_max_iter_warns(small: Any, kind: str, solver: str) -> None:
     assert "raise max_iter" in message
     assert model.n_iter_ == len(model.history_) == 3
     assert model.converged_ is False
-    assert model.stop_reason_ == "max_iter=3 passes"
+    assert model.stop_reason_ == "max_iter=3"
 
 
 def test_the_warning_points_at_the_caller(small: Any) -> None:
@@ -177,7 +177,7 @@ def test_returning_true_stops(small: Any, kind: str) -> None:
         warnings.simplefilter("error")
         model.fit(X, y)
     assert model.n_iter_ == 4
-    assert model.stop_reason_ == "callback: a callback returned True"
+    assert model.stop_reason_ == "a callback returned True"
     assert not model.converged_
     true = primal(reference(kind, X, y), flat(model), 10.0)
     assert model.primal_objective_ == pytest.approx(true, rel=1e-9)
@@ -195,7 +195,7 @@ def test_stop_keeps_given_weights_and_their_certificate(small: Any, kind: str) -
 
     model = estimator(kind, C=10.0, tol=1e-11, fit_intercept=False, callbacks=[callback])
     model.fit(X, y)
-    assert model.stop_reason_ == "callback: enough"
+    assert model.stop_reason_ == "enough"
     assert model.n_iter_ == 5
     np.testing.assert_array_equal(model.weights_, kept[1])
     problem = reference(kind, X, y)
@@ -228,7 +228,7 @@ def test_given_weights_at_the_pass_that_converges(small: Any, kind: str) -> None
         model.fit(*small[kind])
     assert not model.weights_.any()
     assert not model.converged_
-    assert model.stop_reason_ == "callback: zeros"
+    assert model.stop_reason_ == "zeros"
 
 
 def test_given_weights_under_a_hard_margin() -> None:
@@ -244,7 +244,7 @@ def test_given_weights_under_a_hard_margin() -> None:
 
     model = MulticlassSSVM(np.inf, tol=1e-9, fit_intercept=False, solver="fsmo", callbacks=half)
     model.fit(X, y)
-    assert model.stop_reason_ == "callback: half"
+    assert model.stop_reason_ == "half"
     true = primal(reference("multiclass", X, y), flat(model), np.inf)
     assert model.primal_objective_ == pytest.approx(true, rel=1e-6)
 

@@ -227,7 +227,7 @@ def test_wrong_parameters_are_refused(params, message):
 
 def test_too_few_passes_warn():
     X, y = numbers()
-    with pytest.warns(ConvergenceWarning, match="max_iter=3 passes"):
+    with pytest.warns(ConvergenceWarning, match="stopped at max_iter=3 and"):
         model = ChainCRF(max_iter=3, tol=1e-9).fit(X, y)
     assert model.n_iter_ == 3
     assert not model.converged_

@@ -22,6 +22,7 @@ from hingeline import (
     MultilabelSSVM,
     load,
 )
+from hingeline._words import bound_text
 from hingeline.constraints import StartsWith, check
 from hingeline.core.results import History, HistoryRow, Rows
 from hingeline.data import load_notes
@@ -112,12 +113,12 @@ def test_a_loaded_model_can_be_looked_at(tagger: Any, tmp_path: Any) -> None:
     tagger.save(tmp_path / "m.hinge")
     model = load(tmp_path / "m.hinge")
     assert "ChainSSVM" in model._repr_html_()
-    share = f"{tagger.duality_gap_ / tagger.primal_objective_:.2%}"
+    share = bound_text(tagger.duality_gap_ / tagger.primal_objective_)
     assert f"gap {tagger.duality_gap_:.3g} ({share}) = primal" in model._repr_html_()
     assert model._repr_mimebundle_()["text/html"].endswith(f"{tagger.stop_reason_}</p>")
     assert "primal" not in ChainSSVM()._repr_html_()
     model.primal_objective_, model.nu_, model.rho_ = -1.0, 0.5, 4.0  # of slack="nu": P + νρ = 1
-    assert f"({model.duality_gap_:.2%})" in model._repr_html_()
+    assert f"({bound_text(model.duality_gap_)})" in model._repr_html_()
     missing = [name for name in dir(model) if not name.startswith("_") and not hasattr(model, name)]
     assert missing == []
 
@@ -221,7 +222,7 @@ def test_callbacks_predict_as_the_model_will() -> None:
     assert {*seen, model.scheme_} == {"IOB2"}
     found = evaluate(NOTES.y_test, model.predict(NOTES.X_test)).span_f1
     assert found == max(watch.scores_)
-    assert f"(best {found:.4f})" in model.stop_reason_
+    assert model.stop_reason_.endswith(f"has not improved on {found:.4f} for 1 pass")
 
 
 WORDS, TAGS = [["the", "cat"], ["a", "dog"]], [["D", "N"], ["D", "N"]]

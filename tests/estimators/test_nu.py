@@ -174,7 +174,7 @@ def test_partial_fit() -> None:
 
 def test_limits_and_callbacks() -> None:
     X, y = words()
-    with pytest.warns(match="stopped after 2 passes"):
+    with pytest.warns(match="stopped at max_iter=2 and"):
         short = ChainSSVM(slack="nu", nu=1.0, tol=1e-9, max_iter=2, random_state=0).fit(X, y)
     assert not short.converged_
     assert short.margin_error_risk_ <= 1.0 <= short.support_vector_risk_
@@ -182,7 +182,7 @@ def test_limits_and_callbacks() -> None:
     model = ChainSSVM(slack="nu", nu=1.0, tol=1e-9, random_state=0)
     model.set_params(callbacks=lambda state: seen.append(state.row) or len(seen) == 5).fit(X, y)
     assert len(seen) == 5
-    assert model.stop_reason_.startswith("callback")
+    assert model.stop_reason_ == "a callback returned True"
     model.set_params(tol=1e-6, callbacks=[EarlyStopping(model, X[:20], y[:20], patience=2)])
     model.fit(X, y)
     assert model.rho_ > 0.0

@@ -135,7 +135,7 @@ def test_a_callback_may_stop_with_weights_of_its_own():
         state.stop("enough", chosen)
 
     model = fit(X, Y, callbacks=stop, fit_intercept=False)
-    assert model.stop_reason_ == "callback: enough"
+    assert model.stop_reason_ == "enough"
     assert model.primal_objective_ == pytest.approx(true_primal(model, X, Y, 1.0), rel=1e-12)
 
 

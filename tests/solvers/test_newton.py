@@ -279,7 +279,7 @@ def test_features_as_they_come() -> None:
     model = MulticlassSSVM(C=1.0, tol=1e-3).fit(X, y)
     assert model.converged_
     assert model.n_iter_ <= 40
-    with pytest.warns(UserWarning, match="stopped after 40 passes"):
+    with pytest.warns(UserWarning, match="stopped at max_iter=40"):
         slow = MulticlassSSVM(
             C=1.0, tol=1e-3, max_iter=40, solver_options={"newton_weights": 0}
         ).fit(X, y)

@@ -110,7 +110,7 @@ def test_bounds_hold_at_every_pass(slack: str) -> None:
     model.set_params(tol=1e-9, max_iter=200)
     if slack != "nu":
         model.set_params(C=0.1)
-    with pytest.warns(match="200 passes"):
+    with pytest.warns(match="max_iter=200 and"):
         model.fit(X, y)
     best = solve_nu(problem, 1.2).objective if slack == "nu" else solve(problem, 0.1).objective
     assert max(row.dual for row in model.history_) <= best + 1e-9

@@ -12,7 +12,7 @@ from hingeline.cli.app import check_target, split_names
 
 #: Formats by the ending of a file's name, for --to auto.
 _NAMES = ("conll", "conllu", "csv", "jsonl", "crfsuite", "svmhmm", "svmlight", "arff")
-_ENDINGS = {".mrg": "trees", **{f".{name}": name for name in _NAMES}}
+_ENDINGS = {".mrg": "trees", ".tsv": "csv", **{f".{name}": name for name in _NAMES}}
 
 
 def convert(

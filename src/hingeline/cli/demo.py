@@ -9,6 +9,7 @@ import typer
 from typer import Option
 
 import hingeline.data
+from hingeline._words import bound_text
 from hingeline.cli import app, files, fits
 from hingeline.cli.app import blame
 
@@ -60,7 +61,7 @@ def demo(
     ):
         right = labels == np.array(data.y_test)
         shares = (f"{100 * part.mean():.1f} %" for part in (right, right.all(axis=1)))
-        gap = fits.bound_text(fits.outcome_of(model)["relative_gap"])
+        gap = bound_text(fits.outcome_of(model)["relative_gap"])
         gap += "" if model.converged_ else " (not converged)"
         table.append([name, *shares, f"{spent:.1f} s", str(model.n_iter_), gap])
     typer.echo(f"{files.align(table)}\n{said}")

@@ -22,7 +22,11 @@ def evaluate(
     data: app.Files,
     format: app.KnownFormat = "auto",
     scheme: Annotated[
-        str, Option(help="Tag scheme: auto, none, IOB1, IOB2, IOE1, IOE2, IOBES, BILOU.")
+        str,
+        Option(
+            help="Tag scheme: auto, none, IOB1, IOB2, IOE1, IOE2, IOBES, BILOU; segments counts "
+            "each run of one plain label as a span."
+        ),
     ] = "auto",
     strict: Annotated[bool, Option("--strict", help="Count only valid spans.")] = False,
     bootstrap: app.Bootstrap = 0,

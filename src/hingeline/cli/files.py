@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from os.path import isfile
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,16 @@ from hingeline.cli.app import blame, flag, split_names
 from hingeline.core.loop import Reporter
 from hingeline.core.results import align as align
 from hingeline.data import labelled
-from hingeline.data.conll import WORD_NAMES, header_of, plain_name
+from hingeline.data.conll import WORD_NAMES, header_of, plain_name, token_lines
 from hingeline.data.formats import Format, detect_format, find_format
 from hingeline.data.labelled import NAMED, NUMBERED, ROWS, SEQUENCES, SETS, TASKS, WORDS, File
 from hingeline.data.labelled import Layout as Layout
 from hingeline.data.labelled import open_once as open_once
+from hingeline.data.records import unfold
 from hingeline.data.text import ParseError, TextSource, open_text
 from hingeline.features.tables import TokenTable, default_names
 from hingeline.modelfile.estimators import load
+from hingeline.modelfile.files import read_header
 
 #: Kinds of data, where their names do not say what they are.
 _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "columns of words"}
@@ -38,7 +39,7 @@ _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "c
 _USES = {
     "columns": ("conll",),
     "use template hash_bits unlabelled constraints": WORDS,
-    "label": (*WORDS, "arff"),
+    "label": (*WORDS, "arff", "table"),
     "min_count": NAMED,
     "scheme strict margin probability nbest": SEQUENCES,
     "rescale violators keep_state bootstrap confusion": (*SEQUENCES, *ROWS),
@@ -64,7 +65,7 @@ _QUERY = re.compile(rb"\bqid:[0-9]+")
 #: Formats that can be read in pieces, and whether one may end between two lines.
 _ENDS: dict[str, Callable[[bytes, bytes], bool]] = {
     **dict.fromkeys((*NAMED, "csv"), lambda a, b: not a.strip()),
-    **dict.fromkeys(("jsonl", "text", "svmlight", "multilabel"), lambda a, b: True),
+    **dict.fromkeys(("jsonl", "text", "svmlight", "multilabel", "table"), lambda a, b: True),
     "svmhmm": lambda a, b: len({*_QUERY.findall(a)[:1], *_QUERY.findall(b)[:1]}) == 2,
 }
 
@@ -115,8 +116,12 @@ class Samples:
         return f"{count_of(self.n_sequences, 'sequence')}, {count_of(self.n_tokens, 'token')}"
 
 
-#: The estimator in a model file; of a semi-supervised one its base, without rules.
-load_model = partial(load, expected=object)
+def load_model(path: Path) -> Any:
+    """The estimator in a model file; of a semi-supervised one its base, without rules."""
+    own = read_header(path)[0].get("structure") is not None
+    what = f"{path} holds the weights of a structure of your own, not its code"
+    require(not own, f"{what}: use it in Python.")
+    return load(path, expected=object)
 
 
 def holds_sets(model: Any) -> bool:
@@ -212,6 +217,7 @@ def open_like(path: str, layout: Layout, format: str = "auto") -> File:
             with suppress(ParseError):
                 found = detect_format(source)
                 format = found if found in WORDS else format
+    source = unfold(source) if format == "jsonl" else source
     file = File(labelled.title_of(path), source, find_format(format))
     if format != "conll" or layout.kind != "tokens":
         return file
@@ -232,12 +238,12 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
     header, ends, seen = opened.header, _ENDS[name], False
     held: list[Samples] = []  # of comments, as long as nothing else was seen
     with open_text(opened.source) as text:
-        if name == "csv":
+        if name in ("csv", "table"):
             head = text.peek(2**16).removeprefix(b"\xef\xbb\xbf").split(b"\n")
             header = next(filter(bytes.strip, head), b"").rstrip()
             from hingeline.data.records import find_ends
 
-            ends = find_ends(header.decode(errors="replace"))
+            ends = find_ends(header.decode(errors="replace")) if name == "csv" else ends
         for number, raw in text.pieces(ends):
             begins = number == 1 or not header
             whole = raw if begins else header + b"\n" + raw
@@ -248,7 +254,19 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
             if seen:
                 yield from held
                 held = []
-    require(seen, f"{opened.path} is empty: there is nothing to read.")
+    if not seen:
+        labelled.refuse_empty(opened.path, header.decode())
+
+
+def line_of(file: File, samples: Samples, sequence: int, token: int) -> str:
+    """Where in a file of words a token is, for messages: its line, or else its sentence."""
+    if isinstance(file.source, TextSource) or file.format.name not in ("conll", "csv"):
+        return f"{file.path}, sentence {sequence + 1}"
+    with open_text(file.source) as text:
+        raw = b"".join(piece for _, piece in text.pieces())
+    lines = token_lines(raw) if file.format.name == "conll" else raw.split(b"\n")
+    full = [n for n, line in enumerate(lines, 1) if line.strip()]
+    return f"{file.path}:{full[token + int(samples.X.offsets[sequence]) - samples.n_tokens]}"
 
 
 def expand_all(patterns: Sequence[str]) -> tuple[list[str], str]:
@@ -298,7 +316,10 @@ def read_like(
     path, _, found = file[:3]
     by_name = found.name == layout.format == "arff"  # the model knows which attributes are labels
     based = None if layout.zero_based is None else True
-    options = {"zero_based": based, "labels": [] if by_name else None, "names": file.names}
+    options: dict[str, Any] = {"zero_based": based, "names": file.names}
+    options["labels"] = [] if by_name else None
+    if found.name == layout.format == "table":
+        options |= {"labels": layout.label, "names": layout.columns}
     data = labelled.read_file(file, empty, **options)
     holds, takes = (_KINDS.get(kind, kind) for kind in (found.kind, layout.kind))
     what = f"{path} holds {holds} ({found.name}), but the model takes {takes} ({layout.format})."

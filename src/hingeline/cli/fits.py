@@ -7,11 +7,13 @@ import re
 import shlex
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from sklearn.utils import _safe_indexing
 from hingeline import Checkpoint, EarlyStopping, PassState
 from hingeline._checks import positive, require
 from hingeline._jit import COMPILING, count_compiling, working_time
-from hingeline._words import SPACE, count_of, percent_at_most
+from hingeline._words import bound_text, count_of
 from hingeline.cli import files
 from hingeline.cli.app import INTERRUPTED, blame, check_target, flag, split_numbers
 from hingeline.core.loop import Reporter
@@ -37,9 +39,11 @@ from hingeline.estimators.base import positive_part
 from hingeline.evaluation.metrics import attachment_scores, evaluate, multilabel_scores
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.segments import SegmentTemplates
+from hingeline.features.tables import default_names
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.estimators import versions
 from hingeline.modelfile.files import ModelFileError, read_header
+from hingeline.schemes import explain_invalid, is_tag
 
 Learn = Callable[[], Any]
 #: Names of a column that are labels rather than what they are learnt from, letters only.
@@ -83,20 +87,42 @@ def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str |
         require(kind == "checkpoint", f"{what}: name another file, or remove it.")
 
 
-def doubt_labels(samples: files.Samples, chosen: str | None) -> Iterator[str]:
-    """What speaks against the column of labels that was taken, of words in columns."""
-    layout = samples.layout
-    if layout.kind != "tokens" or layout.task == "dependencies":
+def doubt_labels(samples: files.Samples, chosen: str | None, columns: str | None) -> Iterator[str]:
+    """What speaks against the column of labels that was taken, or the first line, of words."""
+    layout, table = samples.layout, samples.layout.format == "table"
+    if not table and (layout.kind != "tokens" or layout.task == "dependencies"):
         return
     likely = [name for name in layout.names if _LIKELY.fullmatch(plain_name(name))]
     if chosen is None and likely and layout.label not in likely:
         yield f"The labels are the last column, {layout.label}: --label {likely[-1]} takes another."
-    distinct = {label for labels in samples.y for label in labels}
+    counts = Counter(samples.y.tolist() if table else chain.from_iterable(samples.y))
+    distinct, n = set(counts), counts.total()
+    named = columns is None and layout.names != [*default_names(len(layout.names))]
+    if layout.format == "conll" and not named and counts[samples.y[0][0]] == 1:
+        source = samples.source
+        row = [values[codes[0]] for values, codes in zip(source.values, source.codes, strict=True)]
+        if all(map(str.isidentifier, row)) and len(set(row)) == len(row) > 1:
+            what = f"No other token has the label of the first line, {' '.join(row)}"
+            yield f"{what}: if it names the columns, pass --columns {','.join(row)}."
     ask = f"is {layout.label} the column of the labels (--label)?"
-    if len(distinct) == 1 < samples.n_tokens:
+    if len(distinct) == 1 < n:
         yield f"All labels are {distinct.pop()}: {ask}"
-    elif len(distinct) > max(100, samples.n_tokens // 10):
+    elif len(distinct) > max(20 if table else 100, n // 10):
         yield f"There are {len(distinct):,} different labels: {ask}"
+
+
+def check_scheme(file: files.File, samples: files.Samples, scheme: str | None) -> None:
+    """Refuse words whose labels break the scheme they are to keep to, by file and line."""
+    if scheme is None or scheme.lower() in ("auto", "none") or samples.layout.kind != "tokens":
+        return
+    for i, labels in enumerate(samples.y):
+        if not all(map(is_tag, labels)):
+            return  # which the estimator says
+        for wrong in explain_invalid(labels, scheme)[:1]:
+            what, at, rest = re.split(r" at token (\d+)", wrong, maxsplit=1)
+            place = files.line_of(file, samples, i, int(at))
+            how = "Correct the line, or leave --scheme out."
+            raise ValueError(f"{place}: {what}{rest.removesuffix('.')}. {how}")
 
 
 def make_encoder(
@@ -167,7 +193,7 @@ class FitProgress(Progress):
         Where Ctrl-C ends the fit, it keeps its best weights, or the command ends as well.
         """
         task = self.add_task(title, total=1.0, state="")
-        watcher, verbose = _Watcher(self, title, task, estimator.tol), estimator.verbose
+        watcher, verbose = _Watcher(self, title, task, estimator), estimator.verbose
         estimator.set_params(callbacks=[watcher, *callbacks], verbose=0)
         began = working_time()
         with self, count_compiling(lambda text: self.update(task, state=text)):
@@ -182,7 +208,8 @@ class FitProgress(Progress):
             found = outcome_of(estimator)
             gap = _gap_text(found["relative_gap"], found["restricted_gap"])
             ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
-            self.update(task, completed=1.0, state=ending)
+            title = _complete(title, estimator)
+            self.update(task, description=title, completed=1.0, state=ending)
         self.remove_task(task)  # its bar stays on the screen
         if self.disable:
             self.say(f"{title}: {_reason(found)} after {seconds:.1f} s, {ending}")
@@ -200,8 +227,9 @@ class FitProgress(Progress):
 class _Watcher:
     """The callback that tells how far a fit has come, from the logarithm of its gap."""
 
-    def __init__(self, progress: FitProgress, title: str, task: TaskID, tol: float) -> None:
-        self.progress, self.title, self.task, self.tol = progress, title, task, tol
+    def __init__(self, progress: FitProgress, title: str, task: TaskID, estimator: Any) -> None:
+        self.progress, self.title, self.task, self.tol = progress, title, task, estimator.tol
+        self.estimator = estimator
         self.first, self.done, self.told = math.nan, 0.0, math.inf
         self.certified: tuple[float | None, float | None] = (None, None)
 
@@ -224,12 +252,12 @@ class _Watcher:
         # The bar is full only once the fit is over.
         self.progress.update(self.task, completed=min(self.done, 0.99), state=text)
         if news and self.progress.disable:
-            self.progress.say(f"{self.title}: {text}")
+            self.progress.say(f"{_complete(self.title, self.estimator)}: {text}")
 
 
-def bound_text(share: float) -> str:
-    """A bound in per cent, rounded up, as reports show it."""
-    return percent_at_most(share).replace(SPACE, " ")
+def _complete(title: str, estimator: Any) -> str:
+    """A title with the C that follows from the data, which the fit has found when it begins."""
+    return f"{title}{estimator.C_:.4g}" if title.endswith("=") else title
 
 
 class Clock:
@@ -282,7 +310,7 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result))
     else:
-        balance = "C is infinite" if result["C"] is None else f"C={result['C']:g}"
+        balance = "C is infinite" if result["C"] is None else f"C={result['C']:.4g}"
         if "C_u" in result:
             balance += f", C_u={result['C_u']:g}"
         if "nu" in result:
@@ -302,7 +330,7 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
 
 def _reason(result: dict[str, Any]) -> str:
     """Why a fit ended, in the words of the command line."""
-    reason: str = result["stop_reason"].removeprefix("callback: ")
+    reason: str = result["stop_reason"]
     limits = [name for name in ("max_iter", "max_time") if reason.startswith(name)]
     return f"stopped by {flag(limits[0])}" if limits else reason
 
@@ -348,7 +376,8 @@ def find_best(
             judge: Any = lambda *known: score(*known)[0]  # noqa: E731
             callbacks.insert(0, EarlyStopping(estimator, None, None, patience, judge))
         what, value = ("C", C) if estimator.nu is None else ("nu", estimator.nu)
-        title = f"training, {what}={value if isinstance(value, str) else format(value, 'g')}"
+        told = value if isinstance(value, str) else f"{value:.4g}"
+        title = f"training, {what}={'' if told == 'scale' else told}"
         with blame(name):
             progress.fit(title, estimator, learn, callbacks)
         found = outcome_of(estimator)
@@ -356,7 +385,7 @@ def find_best(
         if score is not None:
             row["dev"], what = score(estimator)
             told = f"{what} {100 * row['dev']:.2f} %"
-            progress.say(f"C={estimator.C_:g}: {told} on the held-out data")
+            progress.say(f"C={estimator.C_:.4g}: {told} on the held-out data")
         return row
 
     tried: list[dict[str, Any]] = []

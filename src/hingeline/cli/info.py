@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from hingeline._words import percent_at_most
+from hingeline._words import bound_text
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_target
 
@@ -18,7 +18,7 @@ WHY_NO_GAP = "the labels of unlabelled sequences were chosen with the weights, w
 #: How a step of a semi-supervised fit was chosen.
 _RULES = {
     "dev": "the best on the held-out data",
-    "violations": "the first that removes 98 % of the violations that any step removes",
+    "violations": "the first step that removes nearly all violations that can be removed",
     "last": "the last",
 }
 
@@ -30,6 +30,7 @@ def info(
         bool, Option("--transitions", help="List the weights of pairs of neighbouring labels.")
     ] = False,
     weights: Annotated[Path | None, Option(help="Write all weights (.tsv or .tsv.gz).")] = None,
+    arrays: Annotated[bool, Option("--arrays", help="List the arrays in the file.")] = False,
     as_json: app.Json = False,
 ) -> None:
     """Show what a model file holds: parameters, labels, certificate, and where it came from."""
@@ -67,6 +68,8 @@ def info(
     if as_json:
         typer.echo(json.dumps(facts))
         return
+    if not arrays:
+        facts.pop("arrays")
     if "annealing" in facts:  # which is told by itself
         for name in ("semisupervised", "unlabelled", "constraints"):
             facts["metadata"].pop(name, None)
@@ -96,7 +99,7 @@ def _shorten(facts: dict[str, Any], estimator: Any) -> None:
     facts["parameters"] = {k: v for k, v in given if v != _plain(usual[k])} or "all at defaults"
     share = relative(estimator.duality_gap_, positive_part(estimator))
     if math.isfinite(share):
-        facts["gap"] = f"{estimator.duality_gap_:.6g}, {percent_at_most(share)} of the primal"
+        facts["gap"] = f"{estimator.duality_gap_:.6g}, {bound_text(share)} of the primal"
     origin = facts["metadata"]
     for key, value in origin.items():
         match key, value:
@@ -128,7 +131,7 @@ def _facts(estimator: Any) -> dict[str, Any]:
         "dual": _plain(estimator.dual_objective_),
         "gap": _plain(estimator.duality_gap_),
         **{f"{name} over the outputs found": _plain(value) for name, value in found.items()},
-        "stopped": estimator.stop_reason_.removeprefix("callback: "),
+        "stopped": estimator.stop_reason_,
         "passes": estimator.n_iter_,
         "metadata": getattr(estimator, "metadata_", {}),
     }

@@ -163,7 +163,10 @@ class _Job:
             room = not measure or samples.format != "conllu"
             files.require(room, f"--{measure} adds a column, and CoNLL-U has no room for one.")
             what = f"{data} has a header, and files with headers cannot be joined"
-            files.require(not self.joined or samples.format != "csv", f"{what}: pass --output-dir.")
+            files.require(
+                not self.joined or samples.format not in ("csv", "table"),
+                f"{what}: pass --output-dir.",
+            )
             if self.constraints is not None and known is None:
                 from hingeline.cli.check import constraints_for
 
@@ -204,6 +207,14 @@ class _Job:
 def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measure: str) -> None:
     source, content = samples.source, samples.content
     measured = [] if leads is None else [[[f"{value:.4f}" for value in part] for part in leads]]
+    if samples.format == "table":
+        from hingeline.data.records import add_fields, delimiter_of, split_row
+
+        header = samples.header.decode()
+        name = files.free_name("predicted", split_row(header, delimiter_of(header)))
+        columns = [[str(label) for label in labels]]
+        out.write(add_fields(content, columns, [name], samples.header).decode())
+        return
     if samples.format not in files.WORDS:
         words = [samples.X.sentences(0)] if samples.format == "text" else []
         write_labels(out, samples.layout, *words, labels, *measured)

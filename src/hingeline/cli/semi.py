@@ -89,6 +89,9 @@ def semi(
         clone(base.features).fit(samples.X[:1])
     progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
     layout = samples.layout
+    for doubt in fits.doubt_labels(samples, label, columns):
+        progress.say(doubt)
+    fits.check_scheme(file, samples, scheme)
     with progress.during(", ".join(unlabelled), "reading"):
         others = [files.read_like(files.open_like(n, layout), layout, None) for n in unlabelled]
     for name, other in zip(unlabelled, others, strict=True):

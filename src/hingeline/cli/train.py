@@ -82,8 +82,8 @@ def train(
     """Learn from a labelled file and write a model.
 
     Reads CoNLL columns, CSV and TSV with a header, JSON lines, CoNLL-U, SVM^hmm, CRFsuite and
-    letter.data (sequences), SVMlight and IDX (rows), LIBSVM and Mulan's ARFF (rows with sets of
-    labels). Ctrl-C ends the training early and keeps the best model so far.
+    letter.data (sequences), SVMlight, CSV and TSV of numbers and IDX (rows), LIBSVM and Mulan's
+    ARFF (rows with sets of labels). Ctrl-C ends the training early and keeps the best model so far.
 
     --task segments learns whole spans (IOB2, IOBES); --task dependencies learns the head and the
     relation of every word.
@@ -149,8 +149,9 @@ def train(
         if samples.layout.kind == "tokens" and samples.n_sequences == 1 < samples.n_tokens:
             how = "separate sentences by a blank line, or by a column named sentence"
             progress.say(f"All words are one sentence: {how}.")
-        for doubt in fits.doubt_labels(samples, label):
+        for doubt in fits.doubt_labels(samples, label, columns):
             progress.say(doubt)
+        fits.check_scheme(file, samples, scheme)
         width = None if file.format.name in files.NAMED else samples.width
         with progress.during(str(dev), "reading"):
             held = files.read_held_out(dev, samples.layout, width)
@@ -159,19 +160,19 @@ def train(
     else:
         progress.say(f"{title}: {count_of(len(names), 'file')} ({file.format.name}), in blocks")
         sparse_rows = True
-        if file.format.name == "arff":
+        if file.format.name in ("arff", "table"):
             sparse_rows = issparse(files.read_training(file, None, None, label).X)
     if kind in ("flat", "multilabel"):
         # Where C is left to the model, it chooses which columns to scale as well; in blocks dense.
         free = scale is None and not values and isinstance(estimator.C, str)
         if free and (not sparse_rows or (workers is None and file.format.name != "idx")):
-            how = "scaled to a size near 1 where they are far from it"
+            how = "far from size 1 are scaled"
         else:
             table = not sparse_rows or file.format.name == "idx"
             estimator.set_params(scale=table if scale is None else scale)
-            how = "divided by their largest value" if sparse_rows else "standardised"
+            how = f"are {'divided by their largest value' if sparse_rows else 'standardised'}"
         if estimator.scale is not False:
-            progress.say(f"columns are {how}, in prediction too (to avoid it: --no-scale)")
+            progress.say(f"Columns {how}, here and in predict; --no-scale leaves them as they are.")
     if features is not None:
         estimator.set_params(features=features)
     if template is not None and workers is None:  # a fault in it is not one of the data

@@ -24,7 +24,9 @@ def update(
     tol: Annotated[float | None, _trained(help="Stop at this certified gap.")] = None,
     max_iter: Annotated[int | None, _trained(min=1, help="Make at most this many passes.")] = None,
     max_time: Annotated[float | None, _trained(help="Stop after this many seconds.")] = None,
-    keep_state: app.KeepState = False,
+    keep_state: Annotated[
+        bool, Option("--keep-state/--no-keep-state", help="Store the data for the next update.")
+    ] = True,
     dtype: app.Dtype = "float64",
     sparse: app.Sparse = True,
     n_jobs: app.NJobs = None,
@@ -36,7 +38,7 @@ def update(
 
     The solution is that of training on all data together. New labels and features are added after
     the known ones; the templates, C and all other settings are those of MODEL. The new model may
-    replace the old one.
+    replace the old one, and can be updated again unless --no-keep-state is given.
     """
     check_target("--model", model, data)
     clock = fits.Clock()
@@ -67,4 +69,6 @@ def update(
     read = [*(before if isinstance(before, list) else ()), files.source_of(data)]
     options = {"dtype": dtype, "sparse": sparse, "state": keep_state}
     written = fits.write_model(model, estimator, clock, samples.layout, read, {}, **options)
+    if not keep_state:
+        progress.say(f"{model} holds no training state: it cannot be updated again.")
     fits.print_result({**written, **fits.outcome_of(estimator), **facts}, as_json)

@@ -24,7 +24,7 @@ from threadpoolctl import ThreadpoolController
 
 from hingeline._checks import Array, warn
 from hingeline._jit import count_compiling, working_time
-from hingeline._words import count_of
+from hingeline._words import bound_text, count_of
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import HistoryRow, PassState, Result, read_history, relative
 from hingeline.core.solver import CertifiedSolver
@@ -47,7 +47,7 @@ class Reporter:
         certified = not math.isnan(row.primal) or not math.isnan(row.restricted)
         if certified:
             kind = "gap" if math.isnan(row.restricted) else "gap over the outputs found"
-            self.state = "" if math.isnan(relative_gap) else f"{kind} {100 * relative_gap:.3g} %"
+            self.state = "" if math.isnan(relative_gap) else f"{kind} {bound_text(relative_gap)}"
         if self.verbose is None:
             if row.time >= self.told:
                 self.told = row.time + 0.2
@@ -232,7 +232,7 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
         ):
             began -= progress.history[-1].time
     snapshot = partial(_take, solver, progress, callbacks)
-    reason = ""
+    reason = told = ""  # the latter by a callback
     chosen: Array | None = None
     try:
         while not reason:
@@ -261,23 +261,28 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
                 if callback(state) is True and state._reason is None:
                     state.stop("a callback returned True")
                 if state._reason is not None and not told:
-                    told = f"callback: {state._reason}"
+                    told = state._reason or "a callback stopped the fit"
                     chosen = state._chosen
             reason = told or reason
     except KeyboardInterrupt:
-        reason = "interrupted"
+        reason, told = "interrupted", ""
         if progress.passes == 0:
             raise
         solver.repair()
     finally:
         limits.report.end()
-    return _result(solver, limits, progress, reason, chosen)
+    return _result(solver, limits, progress, reason, chosen, asked=bool(told))
 
 
 def _result(
-    solver: CertifiedSolver, limits: Limits, progress: Progress, reason: str, chosen: Array | None
+    solver: CertifiedSolver,
+    limits: Limits,
+    progress: Progress,
+    reason: str,
+    chosen: Array | None,
+    asked: bool,
 ) -> Result:
-    """Certify what was not yet, and say how the run came to stop."""
+    """Certify what was not yet, and say how the run came to stop; a callback may have ``asked``."""
     tol, passes, history = limits.tol, progress.passes, progress.history
     unsure = not progress.relative_gap <= tol and progress.last_certificate < passes
     unsure = unsure and not (solver.looks and math.isfinite(history[-1].estimate))
@@ -300,11 +305,11 @@ def _result(
             "large; scale the features, or lower C."
         )
     converged = bool(rel <= tol) or (solver.satisfied and chosen is None)
-    if rel <= tol and reason != "interrupted" and not reason.startswith("callback"):
+    if rel <= tol and reason != "interrupted" and not asked:
         reason = "converged on the outputs found" if solver.restricted else "converged"
     integrality = solver.integrality_gap(weights) if math.isfinite(gap) else math.nan
     history[-1] = _certified(history[-1]._replace(dual=progress.best_dual), solver, primal, gap)
-    if not converged and not reason.startswith("callback"):
+    if not converged and not asked:
         if math.isnan(rel) and progress.best_dual == -math.inf:
             bound = "this solver has no dual point, so no gap can be certified"
         elif math.isnan(rel):
@@ -503,7 +508,7 @@ def _reason(solver: CertifiedSolver, limits: Limits, progress: Progress) -> str:
     if progress.relative_gap <= limits.tol:
         return "converged"
     if progress.passes >= limits.max_iter:
-        return f"max_iter={limits.max_iter} passes"
+        return f"max_iter={limits.max_iter}"
     if limits.max_time is not None and working_time() - limits.started >= limits.max_time:
         return f"max_time={limits.max_time:g} seconds"
     if _only_integrality(solver, progress.gap, progress.integrality_gap, limits.tol):
@@ -529,5 +534,6 @@ def _only_integrality(solver: CertifiedSolver, gap: float, integrality: float, t
 
 def warn_unfinished(name: str, passes: int, reason: str, rest: str) -> None:
     """Say that a run stopped short of its tolerance; ``rest`` says how far, and the remedy."""
-    after = count_of(passes, "pass", "passes")
-    warn(f"{name} stopped after {after} ({reason}) and {rest}.", ConvergenceWarning)
+    after = f"after {count_of(passes, 'pass', 'passes')} ({reason})"
+    at = f"at {reason}" if reason.startswith("max_iter") else after  # which says the passes
+    warn(f"{name} stopped {at} and {rest}.", ConvergenceWarning)

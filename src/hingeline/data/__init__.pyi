@@ -11,8 +11,8 @@ from hingeline.data.formats import FORMATS as FORMATS, convert as convert
 from hingeline.data.formats import detect_format as detect_format, read_any as read_any
 from hingeline.data.images import read_idx as read_idx, read_letters as read_letters
 from hingeline.data.records import read_csv as read_csv, read_jsonl as read_jsonl
-from hingeline.data.records import read_raw as read_raw, write_csv as write_csv
-from hingeline.data.records import write_jsonl as write_jsonl
+from hingeline.data.records import read_raw as read_raw, read_table as read_table
+from hingeline.data.records import write_csv as write_csv, write_jsonl as write_jsonl
 from hingeline.data.samples import FlatData as FlatData, LabelledSequences as LabelledSequences
 from hingeline.data.samples import MultilabelData as MultilabelData, Notes as Notes
 from hingeline.data.samples import Vocabulary as Vocabulary, load_digit_dates as load_digit_dates

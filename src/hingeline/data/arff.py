@@ -195,7 +195,7 @@ def read_arff(source: File, labels: File | Sequence[str] | int | None = None) ->
         for k in np.flatnonzero(Y.data != 1.0):
             line = rows.lines[int(np.searchsorted(Y.indptr, k, side="right")) - 1]
             what = f"the label {shown(names[wanted[Y.indices[k]]])} is {Y.data[k]:g}"
-            how = "labels must be 0 or 1 (one label of several: use SVMlight)."
+            how = "labels must be 0 or 1 (one label of several: use CSV or SVMlight)."
             raise text.error(f"{what}; {how}", line)
         kept = np.setdiff1d(np.arange(len(names)), wanted)
         features, chosen = ([names[k] for k in columns] for columns in (kept, wanted))
@@ -343,7 +343,8 @@ def read_label_sets(source: File, labels: Any = None) -> MultilabelData:
             with open_text(source) as text:
                 what = f"{text.name} does not say which of its attributes are labels"
             xml = f"{Path(text.name.removesuffix('.gz')).stem}.xml"
-            how = f"put Mulan's {xml} next to it, or give its path or a label's name with --label"
+            how = f"put Mulan's {xml} next to it, or give with --label its path, a label's name, or"
+            how += " how many attributes are labels (6 if they are the first, -6 if the last)"
             raise ValueError(f"{what}: {how}.")
     return read_arff(source, labels)
 

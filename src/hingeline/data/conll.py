@@ -23,6 +23,9 @@ _MAX_COLUMNS = 1000  # More columns than this are taken for a file of another ki
 _COMMENT = re.compile(rb"#[ \t]+[A-Za-z_][\w.-]*[ \t]*=")
 #: What headers call words, and labels; letters only.
 WORD_NAMES = ("word", "words", "token", "tokens", "form", "text")
+#: Names of a column that says which sentence a token belongs to, or which token it is.
+SENTENCE_NAMES = ("sentence", "sentenceid", "sentenceno", "sentid", "sent")
+COUNT_NAMES = ("id", "index")
 _LABEL_NAME = re.compile(r"tags?|labels?|class|entity|bio|iob|(ner|[ux]?pos|chunk)(tags?)?")
 
 
@@ -33,7 +36,9 @@ def read_conll(
 
     Lines that begin with ``-DOCSTART-`` are skipped. So are lines before a sentence that begin with
     ``#`` and are ``# key = value`` or do not have the columns of a token. A first line of names
-    (``word pos tag``) names the columns. A single column is fine: text without labels.
+    (``word pos tag``) names the columns. Those that count sentences (``sentence_id``) or tokens
+    (``id``) are left out; where the former changes, a sentence ends. A single column is fine: text
+    without labels.
 
     Parameters
     ----------
@@ -90,7 +95,28 @@ def read_conll(
     if builder is None:
         builder = TableBuilder(len(names) if names is not None else 1)
     given = tuple(names) if names is not None else default_names(builder.width)
-    return builder.table(given, sentence_offsets(np.concatenate(blanks)))
+    return _leave_counts(builder.table(given, sentence_offsets(np.concatenate(blanks))))
+
+
+def _leave_counts(table: TokenTable) -> TokenTable:
+    """The table without columns that count sentences or tokens; the former also end sentences."""
+    kept = [k for k, name in enumerate(table.names) if not _counts(name)]
+    if len(kept) in (0, len(table.names)):
+        return table
+    offsets, at = table.offsets, sentence_column(table.names)
+    if at is not None:
+        offsets = np.union1d(offsets, np.flatnonzero(np.diff(table.codes[at])) + 1)
+    return TokenTable(table.names, table.codes, table.values, offsets).select(kept)
+
+
+def sentence_column(names: Sequence[str]) -> int | None:
+    """The number of the column that says which sentence a token is of, if there is one."""
+    return next((k for k, name in enumerate(names) if plain_name(name) in SENTENCE_NAMES), None)
+
+
+def _counts(name: str) -> bool:
+    """Whether a column counts sentences or tokens; it is never the word."""
+    return plain_name(name) in (*SENTENCE_NAMES, *COUNT_NAMES)
 
 
 def _first_token(lines: list[bytes]) -> int | None:
@@ -112,7 +138,8 @@ def header_of(lines: list[bytes], *known: Sequence[str]) -> tuple[bytes, list[st
 def is_header(row: Sequence[str], names: Sequence[str] | None = None) -> bool:
     """Whether a first line names the columns: as they are said to be, or with usual words."""
     if names is not None:
-        return [name.lower() for name in row] == [name.lower() for name in names]
+        own, known = ([n.lower() for n in part if not _counts(n)] for part in (row, names))
+        return own == known
     plain = [plain_name(name) for name in row]
     usual = _LABEL_NAME.fullmatch(plain[-1]) and any(name in WORD_NAMES for name in plain)
     return bool(usual) and len(set(row)) == len(row) > 1
@@ -142,13 +169,11 @@ def add_columns(raw: bytes, columns: Sequence[Sequence[str]], names: Sequence[st
     """The bytes of whole sentences with more columns; all but tokens and a header stays."""
     bom = b"\xef\xbb\xbf" if raw.startswith(b"\xef\xbb\xbf") else b""
     lines = raw[len(bom) :].split(b"\n")
-    k = _first_token(lines)
+    kept = token_lines(raw)
+    k = _first_token(kept)
     if k is None:
         return raw
     separator = b"\t" if b"\t" in lines[k] else b" "
-    exact = separator if separator == b"\t" else None
-    width = len(lines[k].split(exact))
-    kept = _blank_out([line.removesuffix(b"\r") for line in lines], exact, width, True)
     rows = zip(*columns, strict=True)
     header = sum(map(bool, map(bytes.strip, kept))) > len(columns[0])
     for n, line in enumerate(kept):
@@ -157,6 +182,14 @@ def add_columns(raw: bytes, columns: Sequence[Sequence[str]], names: Sequence[st
             end = lines[n][len(line) :]
             lines[n] = separator.join([line, *(field.encode() for field in fields)]) + end
     return bom + b"\n".join(lines)
+
+
+def token_lines(raw: bytes) -> list[bytes]:
+    """The lines of a file, blank where they hold no token and are not the header."""
+    lines = [line.removesuffix(b"\r") for line in raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
+    k = _first_token(lines)
+    exact = None if k is None or b"\t" not in lines[k] else b"\t"
+    return lines if k is None else _blank_out(lines, exact, len(lines[k].split(exact)), True)
 
 
 def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], np.ndarray[Any, Any]]:

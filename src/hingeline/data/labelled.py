@@ -14,12 +14,12 @@ from hingeline._checks import require, retell
 from hingeline.data.conll import read_conllu, read_heads
 from hingeline.data.formats import FORMATS, Format, read_any
 from hingeline.data.text import TextSource, open_text
-from hingeline.features.tables import SparseSequences, TokenTable
+from hingeline.features.tables import SparseSequences, TokenTable, default_names
 
 WORDS = ("conll", "conllu", "csv", "jsonl")  # Formats by what they hold.
 NAMED = (*WORDS, "crfsuite")
 SEQUENCES = (*NAMED, "svmhmm", "letters")
-ROWS = ("svmlight", "idx")
+ROWS = ("svmlight", "table", "idx")
 SETS = ("multilabel", "arff")
 #: Formats whose features are numbers, from 0 or from 1.
 NUMBERED = ("svmhmm", "svmlight", "multilabel")
@@ -36,8 +36,8 @@ class Layout:
 
     format: str
     kind: str
-    columns: list[str] = field(default_factory=list)  # of the inputs, for tokens and ARFF
-    label: str = ""  # the column of the labels, for tokens
+    columns: list[str] = field(default_factory=list)  # of the inputs, but for numbered features
+    label: str = ""  # the column of the labels, for tokens and tables
     names: list[str] = field(default_factory=list)  # all columns of the file, for tokens
     zero_based: bool | None = None  # whether features are numbered from 0, None where unknown
     labels: list[str] = field(default_factory=list)  # names in order, for sets of labels
@@ -151,6 +151,9 @@ def read_labelled(
         require(n != 0, f"{path} has no labels to learn from.")
         layout.columns = list(data.feature_names or [])
         layout.labels = data.label_names or [str(k) for k in range(n)]
+    if name == "table":
+        layout.columns, layout.label = data.feature_names, data.label_name
+        require(layout.columns, f"{path} has a single column: numbers and labels are wanted.")
     y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
     what = f"{path} has no labels to learn from: put the file of labels next to it"
     require(y is not None, f"{what}, with a MNIST name (…-images-idx3-ubyte, …-labels-idx1-ubyte).")
@@ -215,8 +218,16 @@ def read_file(file: File, empty: bool, **options: Any) -> Any:
         known = {k: v for k, v in options.items() if k in found.options and found.name != "idx"}
         data = read_any(source, found.name, **known)[1]
         inputs = data if found.kind in ("tokens", "trees") else data[0]
-    require(empty or length_of(inputs) != 0, f"{path} is empty: there is nothing to read.")
+    if not empty and length_of(inputs) == 0:
+        names = getattr(inputs, "names", ())
+        refuse_empty(path, " ".join(names) if names != default_names(len(names)) else "")
     return data
+
+
+def refuse_empty(path: str, header: str) -> None:
+    """Say that a file holds nothing, or nothing but its header."""
+    what = f"holds a header ({header:.60}) and nothing else" if header else "is empty"
+    raise ValueError(f"{path} {what}: there is nothing to read.")
 
 
 def column_of(name: str) -> str | int:

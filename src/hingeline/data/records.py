@@ -1,21 +1,26 @@
-"""Tokens in tables with a header (CSV, TSV), in JSON lines, and in running text."""
+"""Tables with a header (CSV, TSV) of tokens or numbers, JSON lines, and running text."""
 
 import csv
+import io
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from os import PathLike, fspath
 from typing import Any
+
+import numpy as np
 
 from hingeline import schemes
 from hingeline._words import count_of
-from hingeline.data.conll import WORD_NAMES, plain_name
+from hingeline.data.conll import COUNT_NAMES, WORD_NAMES, plain_name, sentence_column
+from hingeline.data.samples import FlatData
 from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
 from hingeline.features.tables import TokenTable
 
-#: Names of a column that says which sentence a token belongs to; letters only.
-SENTENCE_NAMES = ("sentence", "sentenceid", "sentenceno", "sentid", "sent")
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,14}")
 _LONGEST = 1000  # Tokens beyond which a table without any end of a sentence is a mistake.
 #: Titles and initials before a name and letters with points (U.S.) keep their points.
 _TOKEN = re.compile(
@@ -50,11 +55,6 @@ def split_row(line: str, delimiter: str) -> list[str]:
         return [line]
 
 
-def sentence_column(names: Sequence[str]) -> int | None:
-    """The number of the column that says which sentence a token is of, if there is one."""
-    return next((k for k, name in enumerate(names) if plain_name(name) in SENTENCE_NAMES), None)
-
-
 def find_ends(header: str) -> Callable[[bytes, bytes], bool]:
     """Whether a sentence of a table with this header ends between two lines."""
     sign = delimiter_of(header)
@@ -73,7 +73,7 @@ def read_csv(source: File) -> TokenTable:
 
     Sentences end where the value of a column ``sentence`` changes (empty ones repeat it), or at a
     blank line. Fields may be quoted, but must not contain line ends. A first column without a
-    name, as ``DataFrame.to_csv`` writes the index, is left out.
+    name, as ``DataFrame.to_csv`` writes the index, or named ``id`` or ``index``, is left out.
 
     Examples
     --------
@@ -87,23 +87,13 @@ def read_csv(source: File) -> TokenTable:
     with open_text(source) as text:
         lines = text.lines()
         header = next((line for _, line in lines if line.strip()), "word")
-        names = split_row(header, delimiter := delimiter_of(header))
-        numbered = plain_name(names[0]) in ("", "unnamed")  # the index of a frame
-        names = names[numbered:]
-        if len(set(names)) < len(names):
-            raise text.error("two columns have the same name; give each its own.")
+        names, split = _columns_of(text, header)
         at = sentence_column(names)
         for _, line in lines:
             if not line.strip():
                 offsets += [len(rows)] * (len(rows) > offsets[-1])
                 continue
-            row = split_row(line, delimiter)
-            if len(row) != len(names) + numbered:
-                expected = len(names) + numbered
-                what = f"expected {expected} fields, as in the header, found {len(row)}"
-                how = f"quote fields that have {shown(delimiter)} in them"
-                raise text.error(f'{what}; {how}, and write "" for a quote in quotes.')
-            row = row[numbered:]
+            row = split(line)
             if at is not None:
                 key = row.pop(at)
                 if key and key != before and len(rows) > offsets[-1]:
@@ -120,10 +110,100 @@ def read_csv(source: File) -> TokenTable:
     return TokenTable.from_columns(dict(zip(names, columns, strict=True)), offsets)
 
 
+def _columns_of(text: TextSource, header: str) -> tuple[list[str], Callable[[str], list[str]]]:
+    """The names of the columns, and what splits a line into a field for each of them."""
+    names = split_row(header, delimiter := delimiter_of(header))
+    # The index of a frame, or a number for each token.
+    numbered = plain_name(names[0]) in ("", "unnamed", *COUNT_NAMES)
+    if len(set(names)) < len(names):
+        raise text.error("two columns have the same name; give each its own.")
+
+    def split(line: str) -> list[str]:
+        row = split_row(line, delimiter)
+        if len(row) != len(names):
+            what = f"expected {len(names)} fields, as in the header, found {len(row)}"
+            how = f"quote fields that have {shown(delimiter)} in them"
+            raise text.error(f'{what}; {how}, and write "" for a quote in quotes.')
+        return row[numbered:]
+
+    return names[numbered:], split
+
+
+def _number(field: str) -> float:
+    """The number in a field, nan where there is none."""
+    with suppress(ValueError):
+        return float(field if "_" not in field else "nan")
+    return math.nan
+
+
+def is_number(field: str) -> bool:
+    """Whether a field of a table is a number, or one that is missing."""
+    return not math.isnan(_number(field)) or field.strip().lower() in ("", "?", "na", "nan")
+
+
+def read_table(
+    source: File, labels: str | int | None = None, names: Sequence[str] | None = None
+) -> FlatData:
+    r"""Read rows of numbers from CSV or TSV: a header, then one example per line.
+
+    Parameters
+    ----------
+    source : path, "-", file object or TextSource; UTF-8, gzipped or not
+    labels : str or int, the column of the labels, by name or number
+        By default the one that holds other things than numbers, or else the last.
+    names : sequence of str, the columns of the numbers; by default all others
+        Where they are given, there may be no labels.
+
+    Examples
+    --------
+    >>> import io
+    >>> data = read_table(io.StringIO("size,weight,kind\n1,2.5,a\n2,0.5,b\n"))
+    >>> data.X.tolist(), data.y.tolist(), data.feature_names, data.label_name
+    ([[1.0, 2.5], [2.0, 0.5]], ['a', 'b'], ['size', 'weight'], 'kind')
+    """
+    with open_text(source) as text:
+        lines = ((number, line) for number, line in text.lines() if line.strip())
+        own, split = _columns_of(text, next(lines, (0, ""))[1])
+        numbers, rows = [], []
+        for number, line in lines:
+            numbers.append(number)
+            rows.append(split(line))
+        columns = dict(zip(own, zip(*rows, strict=True) if rows else [()] * len(own), strict=True))
+        if names is None and labels is None:
+            others = [name for name in own if not all(map(is_number, columns[name]))]
+            labels = others[0] if len(others) == 1 else own[-1]
+        if isinstance(labels, int) and -len(own) <= labels < len(own):
+            labels = own[labels]
+        for name in [*(names or ()), *([labels] if names is None else [])]:
+            what = f"there is no column {shown(str(name))}: there are {', '.join(own)}."
+            text.require(name in own, what, 0)
+        label = str(labels)
+        chosen = list(names) if names is not None else [name for name in own if name != label]
+        X = np.empty((len(rows), len(chosen)))
+        for k, name in enumerate(chosen):
+            X[:, k] = [*map(_number, columns[name])]
+            for i in np.flatnonzero(~np.isfinite(X[:, k]))[:1].tolist():
+                what = f"{shown(name)} is {shown(columns[name][i])}, not a finite number"
+                how = f"correct it, or leave out the column or the row (labels are in {label})"
+                raise text.error(f"{what}; {how}.", numbers[i])
+        y = None
+        if label in own:
+            found = columns[label]
+            for i in [i for i, field in enumerate(found) if not field.strip()][:1]:
+                raise text.error(f"there is no label ({label}); drop the row.", numbers[i])
+            y = np.array(found, dtype=np.int64 if all(map(_WHOLE.fullmatch, found)) else None)
+        return FlatData(X, y, feature_names=chosen, label_name=label)
+
+
 def write_csv(target: File, table: TokenTable) -> None:
-    """Write tokens as CSV with a header and a column ``sentence``."""
+    """Write tokens as CSV with a header and a column ``sentence``; with tabs for ``.tsv``."""
+    path = fspath(target) if isinstance(target, (str, PathLike)) else ""
+    tabs = path.removesuffix(".gz").endswith(".tsv")
+    for value in [value for values in table.values for value in values if "\t" in value and tabs]:
+        raise ValueError(f"{shown(value)} cannot stand between tabs: write CSV with commas.")
+    signs: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if tabs else {}
     with atomic_text(target) as out:
-        rows = csv.writer(out, lineterminator="\n")
+        rows = csv.writer(out, lineterminator="\n", **signs)
         rows.writerow(["sentence", *table.names])
         for i, sentence in enumerate(table, start=1):
             rows.writerows([i, *token] for token in sentence)
@@ -182,7 +262,7 @@ def read_jsonl(source: File) -> TokenTable:
 
     The words are the list ``tokens`` or ``words``, or else the first one; the lists of the first
     object are the columns. The output of spaCy's ``Doc.to_json()`` is read, too: tokens with their
-    tags, and entities as IOB2 tags in the column ``ner``.
+    tags, and entities as IOB2 tags in the column ``ner``; and a JSON list of such objects.
 
     Examples
     --------
@@ -195,7 +275,7 @@ def read_jsonl(source: File) -> TokenTable:
     columns: list[list[str]] = []
     offsets = [0]
     odd: dict[str, int] = {}  # lists of another length in the first object: how often they fit
-    with open_text(source) as text:
+    with open_text(unfold(source)) as text:
         for number, line in text.lines():
             if not line.strip():
                 continue
@@ -221,6 +301,20 @@ def read_jsonl(source: File) -> TokenTable:
     return TokenTable.from_columns(dict(zip(names, columns, strict=True)), offsets)
 
 
+def unfold(source: File) -> TextSource:
+    """JSON lines, also for a JSON list of objects as ``json.dump`` writes it."""
+    text = open_text(source)
+    if not text.peek(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
+        return text
+    with text:
+        try:
+            found = json.loads(b"".join(piece for _, piece in text.pieces()))
+        except (ValueError, RecursionError) as error:
+            raise text.error(f"this is not JSON ({error}); correct it.", 0) from None
+    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found)
+    return TextSource(io.BytesIO(lines.encode(errors="surrogatepass")), text.name)
+
+
 def _say_unequal(lists: dict[str, list[str]], *names: str) -> str:
     sizes = (f"{count_of(len(lists[n]), 'item')} in" if n in lists else "no list" for n in names)
     found = " and ".join(f"{size} {shown(n)}" for size, n in zip(sizes, names, strict=True))
@@ -229,8 +323,6 @@ def _say_unequal(lists: dict[str, list[str]], *names: str) -> str:
 
 def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
     """The lists of words, tags and the like in an object."""
-    what = "the file is one JSON list; write one object per line (JSON lines), as jq -c '.[]' does."
-    text.require(not re.match(r"\s*\[\s*(\{|$)", line), what)
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:

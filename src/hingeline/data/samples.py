@@ -21,10 +21,12 @@ from hingeline.features.tables import SparseSequences
 class FlatData(NamedTuple):
     """Labelled rows."""
 
-    X: sp.csr_matrix
-    y: Array | None  # integers if all labels are whole, else floats; None for images without
+    X: Any  # sparse, or dense of tables
+    y: Array | None  # integers if all labels are whole, else floats, or text; None without labels
     qid: Array | None = None  # query numbers, where the file has them
     comments: list[str] | None = None  # what followed # in each row, where any row has it
+    feature_names: list[str] | None = None  # of tables
+    label_name: str = ""
 
 
 class MultilabelData(NamedTuple):

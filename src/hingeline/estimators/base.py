@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hingeline import _checks as checks
 from hingeline._checks import Array, require
 from hingeline._jit import announce_compiling, working_time
+from hingeline._words import bound_text, count_of
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits, Reporter, identity, run
@@ -140,9 +141,10 @@ class BaseModel(BaseEstimator):
         primal, dual, scale = self.primal_objective_, self.dual_objective_, positive_part(self)
         found = "no certified gap"
         if math.isfinite(self.duality_gap_):
-            share = f" ({self.duality_gap_ / scale:.2%})" if scale > 0.0 else ""
+            share = f" ({bound_text(self.duality_gap_ / scale)})" if scale > 0.0 else ""
             found = f"gap {self.duality_gap_:.3g}{share} = primal {primal:.6g} − dual {dual:.6g}"
-        return f"{html}<p>{found}; {self.n_iter_} passes: {escape(self.stop_reason_)}</p>"
+        passes = count_of(self.n_iter_, "pass", "passes")
+        return f"{html}<p>{found}; {passes}: {escape(self.stop_reason_)}</p>"
 
     predict_proba = _Lacking()
     _probabilities = "its scores are not probabilities"

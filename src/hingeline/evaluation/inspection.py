@@ -92,7 +92,7 @@ def find_names(model: Any, given: Names = None, counted: bool = True) -> Names:
     layout = getattr(model, "metadata_", {}).get("layout", {})  # of the file
     if counted and (zero_based := layout.get("zero_based")) is not None:
         return [f"feature {k + (not zero_based)}" for k in range(model.n_features_in_)]
-    if layout.get("format") == "arff" and len(layout["columns"]) == model.n_features_in_:
+    if layout.get("format") in ("arff", "table") and len(layout["columns"]) == model.n_features_in_:
         return list(layout["columns"])
     return getattr(model, "feature_names_in_", None)
 

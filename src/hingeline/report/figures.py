@@ -19,7 +19,7 @@ import numpy as np
 
 from hingeline._checks import Array, require
 from hingeline._files import check_target, replacing
-from hingeline._words import SPACE, brief, significant
+from hingeline._words import SPACE, brief, percent_at_most, significant
 from hingeline.core.results import HistoryRow
 from hingeline.estimators.paths import Path as ModelPath
 
@@ -246,7 +246,7 @@ def _draw_gaps(axes: Axes, history: Sequence[HistoryRow], x: str, tol: float = m
         )  # fmt: skip
     _set_scale(axes, "y", held, log=True)
     axes.set_ylabel("gap in % of the primal")
-    first, last = (f"{significant(value, 2)}{SPACE}%" for value in values[[0, -1]])
+    first, last = map(percent_at_most, share[shown][[0, -1]].tolist())
     if math.isnan(tol):
         low, high = axes.get_ylim()
         axes.set_ylim(low * (low / high) ** 0.25, high)  # room for the number

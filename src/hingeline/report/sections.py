@@ -164,12 +164,10 @@ def describe_model(model: Any, facts: Facts) -> Content:
     stopped = {
         "converged": "converged: the certified gap is within tol",
         "interrupted": "interrupted; the best weights so far were kept",
-    }.get(facts.stop_reason, facts.stop_reason.removeprefix("callback: "))
+    }.get(facts.stop_reason, facts.stop_reason)
     told = math.isnan(facts.duality_gap) and facts.oracle_bounds  # the sentence has said why
-    if facts.stop_reason.startswith("callback: "):
-        sentence += f" Training was stopped early, as asked: {stopped}."
-    elif not facts.converged and not told:
-        sentence += f" The fit did not converge: {stopped}."
+    if not facts.converged and not told:
+        sentence += f" Training ended before the gap was within tol: {stopped}."
     weights = np.asarray(model.weights_)
     rows = {"stopped": stopped, "primal objective": significant(facts.primal_objective, 6)}
     rows["dual objective"] = significant(facts.dual_objective, 6)
@@ -181,7 +179,7 @@ def describe_model(model: Any, facts: Facts) -> Content:
     if not math.isnan(facts.restricted_gap):
         rows["primal over the outputs found"] = significant(facts.restricted_objective, 6)
         rows["gap over the outputs found"] = significant(facts.restricted_gap, 3)
-    percentage = f"{significant(100 * facts.relative_gap, 3)}{SPACE}% of the primal"
+    percentage = f"{words.percent_at_most(facts.relative_gap)} of the primal"
     rows["relative gap"] = percentage if math.isfinite(facts.relative_gap) else "none"
     rows |= {"time": facts.time, "passes": count(facts.n_iter) if facts.n_iter else "none"}
     if getattr(model, "C", None) == "scale" and hasattr(model, "C_"):

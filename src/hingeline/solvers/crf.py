@@ -274,7 +274,7 @@ def minimise_log_loss(
     try:
         descend(evaluate, np.zeros(expectations.n_weights) if start is None else start)
     except _Stop:
-        reason = f"max_iter={max_iter} passes"
+        reason = f"max_iter={max_iter}"
     except KeyboardInterrupt:
         if best is None:
             raise
