@@ -349,7 +349,8 @@ def _polish(
     """The weights, or better ones beside them that a solver was kept from.
 
     P is strongly convex: unless ½‖w‖² is at most four gaps, w = 0 cannot be better. Weights that
-    are worse than none become shorter. And where C is so large that the rounding of hinges costs
+    are worse than none become shorter where that makes them better than none; others are kept, for
+    they may still predict better. And where C is so large that the rounding of hinges costs
     something, and nothing else is left of them, weights longer by a little have none.
     """
     half, form = 0.5 * float(weights @ weights), solver.form
@@ -363,7 +364,9 @@ def _polish(
         if value < primal <= value * (1.0 + 1e-9):  # by rounding only
             return zero, value
         if value < primal:
-            return _shorten(solver, weights, primal)
+            shorter, least = _shorten(solver, weights, primal)
+            if least < value * (1.0 - 1e-9):
+                return shorter, least
     if form.ridge.any() or 1e-15 * float(form.cap.sum()) <= 1e-10 * primal:
         return weights, primal
     most = (primal - half) / float(form.cap[form.cap > 0.0].min(initial=math.inf))
