@@ -44,6 +44,8 @@ class Reporter:
 
     def tell(self, row: HistoryRow, relative_gap: float, remark: str = "") -> None:
         """Say where a pass has come."""
+        if self.verbose == 0:
+            return
         certified = not math.isnan(row.primal) or not math.isnan(row.restricted)
         if certified:
             kind = "gap" if math.isnan(row.restricted) else "gap over the outputs found"
@@ -52,13 +54,11 @@ class Reporter:
             if row.time >= self.told:
                 self.told = row.time + 0.2
                 self._write(name_place(row, remark), row.time)
-        elif self.verbose >= 2 or (self.verbose and certified):
-            print(
-                f"pass {row.passes:4d}  {row.time:7.2f} s  dual {row.dual:.6g}"
-                f"  planes {row.planes}{'  ' * bool(certified and self.state)}"
-                f"{self.state if certified else ''}{'  ' * bool(remark)}{remark}",
-                file=sys.stderr,
-            )
+        elif self.verbose >= 2 or certified:
+            told = f"dual {row.dual:.6g}  planes {row.planes}"
+            parts = (told, self.state if certified else "", remark)
+            text = "  ".join(filter(None, parts))
+            print(f"pass {row.passes:4d}  {row.time:7.2f} s  {text}", file=sys.stderr)
 
     @contextmanager
     def while_compiling(self) -> Iterator[None]:

@@ -18,7 +18,8 @@ from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.input import find_classes, stack_labels, stack_sequences
-from hingeline.features.tables import Labels, choose_scales, measure_columns, scale_columns
+from hingeline.features.scales import choose_edge_scales, measure_columns
+from hingeline.features.tables import Labels, scale_columns
 from hingeline.inference.factor_graph import join, make_topology, starts_of
 from hingeline.inference.map import INFERENCE, map_milp
 from hingeline.structures import graph, graph_blocks
@@ -374,15 +375,6 @@ def stack_features(graphs: list[Graph]) -> tuple[sp.csr_matrix, bool, Array]:
     edges = [x.edge_features for x in graphs if x.n_edges and x.edge_features is not None]
     dense = not any(map(sp.issparse, rows))
     return stack_sequences(rows)[0], dense, np.concatenate(edges or [np.empty((0, 0))])
-
-
-def choose_edge_scales(
-    model: Any, means: Array, deviations: Array, *more: Array
-) -> dict[str, Array]:
-    """What columns of edges are divided by; centred ones would want a constant beside them."""
-    sizes = np.zeros(len(means)), np.hypot(means, deviations)
-    found = choose_scales(model, *sizes, *more, by_largest=True)
-    return {"edge_feature_scales_": found["feature_scales_"]} if found else {}
 
 
 @share_docs
