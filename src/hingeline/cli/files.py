@@ -7,7 +7,7 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
@@ -146,8 +146,7 @@ def layout_of(model: Any, path: Path) -> Layout:
     kind = type(model).__name__
     task = _TASK_OF.get(kind, "labels")
     what = f"{path} is a model of graphs (GraphSSVM), for which there is no file format"
-    how = "use it in Python, hingeline.load(path).predict(graphs)"
-    require(kind != "GraphSSVM", f"{what}: {how}.")
+    require(kind != "GraphSSVM", f"{what}: use it in Python, hingeline.load(path).predict(graphs).")
     found = getattr(model, "metadata_", {}).get("layout")
     if found is None:
         return _usual_layout(model, task)
@@ -442,13 +441,11 @@ def check_workers(names: Mapping[str, Any], workers: str) -> dict[str, Any]:
     return {"client": workers}
 
 
-@contextmanager
-def blame_workers(*others: type[Exception]) -> Iterator[None]:
+def blame_workers(*others: type[Exception]) -> AbstractContextManager[None]:
     """One sentence where there is no worker, no Dask, or for other errors."""
     from hingeline.distributed.executors import WorkersLost
 
-    with retell("--workers: ", "", WorkersLost, ImportError, *others):
-        yield
+    return retell("--workers: ", "", WorkersLost, ImportError, *others)
 
 
 def map_files(

@@ -88,8 +88,11 @@ def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str |
 
 
 def doubt_labels(samples: files.Samples, chosen: str | None, columns: str | None) -> Iterator[str]:
-    """What speaks against the column of labels that was taken, or the first line, of words."""
+    """What speaks against the column of labels that was taken, the first line, or the sentences."""
     layout, table = samples.layout, samples.layout.format == "table"
+    if layout.kind == "tokens" and samples.n_sequences == 1 < samples.n_tokens:
+        how = "separate sentences by a blank line, or by a column named sentence"
+        yield f"All words are one sentence: {how}."
     if not table and (layout.kind != "tokens" or layout.task == "dependencies"):
         return
     likely = [name for name in layout.names if _LIKELY.fullmatch(plain_name(name))]
@@ -142,11 +145,6 @@ def make_encoder(
     return TokenTemplates(templates, min_count=min_count or 1, hash_bits=hash_bits)
 
 
-def try_encoder(encoder: Any, X: Any) -> None:
-    """Encode the first sequence, which tells faults of templates."""
-    clone(encoder).fit(_safe_indexing(X, [0]))
-
-
 def read_lexicons(given: list[str]) -> SegmentTemplates:
     """Lists of phrases, each NAME=FILE with a phrase a line, as features of segments."""
     found: dict[str, set[str]] = {}
@@ -179,6 +177,21 @@ class FitProgress(Progress):
         """Print a line above the bars."""
         if not self.quiet:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def read(
+        self, file: Any, encoder: Any, columns: Any, use: Any, label: Any, scheme: Any, task: str
+    ) -> files.Samples:
+        """A file to train on; what is doubtful in it is said, and what is wrong refused."""
+        with self.during(file.path, "reading"):
+            samples = files.read_training(file, columns, use, label, task)
+        self.say(f"{file.path}: {samples.size_text()} ({file.format.name})")
+        for doubt in doubt_labels(samples, label, columns):
+            self.say(doubt)
+        check_scheme(file, samples, scheme)
+        if isinstance(encoder, TokenTemplates):
+            with blame("--template"):  # a fault in it is not one of the data
+                clone(encoder).fit(samples.X[:1])
+        return samples
 
     def during(self, name: str, work: str) -> AbstractContextManager[None]:
         """Tell of work on a file, not of a fit; see :meth:`hingeline.core.loop.Reporter.during`."""

@@ -49,8 +49,6 @@ def semi(
     every step. The score on --dev, or the violations that remain, decide which step to keep. Ctrl-C
     ends the training early and keeps the best step so far. Files must have words in columns.
     """
-    from sklearn.base import clone
-
     from hingeline._checks import positive, require
     from hingeline.features.tables import TokenTable
 
@@ -83,15 +81,8 @@ def semi(
         estimator.check_parameters(None if dev is None else (None, None))
     clock = fits.Clock()
     progress = fits.FitProgress(quiet or as_json)
-    with progress.during(data, "reading"):
-        samples = files.read_training(file, columns, use, label)
-    with blame("--template"):  # before the work begins
-        clone(base.features).fit(samples.X[:1])
-    progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
+    samples = progress.read(file, base.features, columns, use, label, scheme, "labels")
     layout = samples.layout
-    for doubt in fits.doubt_labels(samples, label, columns):
-        progress.say(doubt)
-    fits.check_scheme(file, samples, scheme)
     with progress.during(", ".join(unlabelled), "reading"):
         others = [files.read_like(files.open_like(n, layout), layout, None) for n in unlabelled]
     for name, other in zip(unlabelled, others, strict=True):

@@ -143,15 +143,7 @@ def train(
     kind, score = file.format.kind if task == "labels" else task, None
     progress = fits.FitProgress(quiet or as_json)
     if workers is None:
-        with progress.during(title, "reading"):
-            samples = files.read_training(file, columns, use, label, task)
-        progress.say(f"{title}: {samples.size_text()} ({file.format.name})")
-        if samples.layout.kind == "tokens" and samples.n_sequences == 1 < samples.n_tokens:
-            how = "separate sentences by a blank line, or by a column named sentence"
-            progress.say(f"All words are one sentence: {how}.")
-        for doubt in fits.doubt_labels(samples, label, columns):
-            progress.say(doubt)
-        fits.check_scheme(file, samples, scheme)
+        samples = progress.read(file, template and features, columns, use, label, scheme, task)
         width = None if file.format.name in files.NAMED else samples.width
         with progress.during(str(dev), "reading"):
             held = files.read_held_out(dev, samples.layout, width)
@@ -175,9 +167,6 @@ def train(
             progress.say(f"Columns {how}, here and in predict; --no-scale leaves them as they are.")
     if features is not None:
         estimator.set_params(features=features)
-    if template is not None and workers is None:  # a fault in it is not one of the data
-        with blame("--template"):
-            fits.try_encoder(features, samples.X)
     if cv is not None:
         with blame(title):
             score, labels = fits.cross_validate(progress, estimator, samples, cv, kind)

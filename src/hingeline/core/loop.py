@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController
 
-from hingeline._checks import Array, warn
+from hingeline._checks import Array, require, warn
 from hingeline._jit import count_compiling, working_time
 from hingeline._words import bound_text, count_of
 from hingeline.core.primitives import Compiled
@@ -56,8 +56,7 @@ class Reporter:
                 self._write(name_place(row, remark), row.time)
         elif self.verbose >= 2 or certified:
             told = f"dual {row.dual:.6g}  planes {row.planes}"
-            parts = (told, self.state if certified else "", remark)
-            text = "  ".join(filter(None, parts))
+            text = "  ".join(filter(None, (told, self.state if certified else "", remark)))
             print(f"pass {row.passes:4d}  {row.time:7.2f} s  {text}", file=sys.stderr)
 
     @contextmanager
@@ -299,11 +298,8 @@ def _result(
     if chosen is not None or primal != progress.best_primal:
         gap = primal - progress.best_dual if solver.bounded else math.nan
         rel = relative(gap, solver.positive_part(primal))
-    if not np.isfinite(weights).all():
-        raise ValueError(
-            f"{limits.name} arrived at weights that are not finite: the features or C are too "
-            "large; scale the features, or lower C."
-        )
+    what = f"{limits.name} arrived at weights that are not finite: the features or C are too large"
+    require(np.isfinite(weights).all(), f"{what}; scale the features, or lower C.")
     converged = bool(rel <= tol) or (solver.satisfied and chosen is None)
     if rel <= tol and reason != "interrupted" and not asked:
         reason = "converged on the outputs found" if solver.restricted else "converged"

@@ -116,8 +116,7 @@ class Graph:
         pixels = checks.as_floats(image, f"image is {image!r:.40}: {how}.")
         what = f"image has shape {pixels.shape}, expected (rows, columns[, features])"
         shape = pixels.shape[:2]
-        fine = pixels.ndim in (2, 3) and 0 not in shape
-        checks.require(fine, f"{what}, at least one pixel.")
+        checks.require(pixels.ndim in (2, 3) and 0 not in shape, f"{what}, at least one pixel.")
         pixels = pixels.reshape(len(pixels) * shape[1], *pixels.shape[2:] or (1,))
         node = np.arange(len(pixels)).reshape(shape)
         if regions is not None:
@@ -619,8 +618,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         each *= [self.void_label is None or label != self.void_label for label in truth]
         checks.require(each.any(), "there is no node to judge by: all are void or weigh nothing.")
         # Not arrays: labels of different types must not become equal.
-        right = [a == b for a, b in zip(guess, truth, strict=True)]
-        return float(np.average(right, weights=each))
+        return float(np.average([a == b for a, b in zip(guess, truth, strict=True)], weights=each))
 
     def _fitted_to_json(self, arrays: dict[str, Array]) -> dict[str, Any]:
         if hasattr(self, "edge_feature_scales_"):

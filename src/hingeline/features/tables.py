@@ -320,8 +320,7 @@ def sentence_offsets(blank: Array) -> Array:
     """Where sentences begin among the tokens, from which lines hold no token."""
     ended = np.append(blank, True)
     ends = ended & ~np.append(True, blank)
-    tokens = np.cumsum(~ended)
-    return np.append(0, tokens[ends]).astype(np.int64)
+    return np.append(0, np.cumsum(~ended)[ends]).astype(np.int64)
 
 
 def from_frame(
@@ -414,8 +413,7 @@ def _values(frame: Any, name: Any, how: str = "name one of {}") -> Array:
     what = f"a frame is expected, got {type(frame).__name__}: pass the frame and group=, the column"
     require(hasattr(frame, "columns"), f"{what} of sentences.", TypeError)
     there = ", ".join(map(repr, frame.columns))
-    what = f"the frame has no column {name!r}: {how.format(there)}."
-    require(name in frame.columns, what)
+    require(name in frame.columns, f"the frame has no column {name!r}: {how.format(there)}.")
     return np.asarray(frame[name].to_numpy())
 
 

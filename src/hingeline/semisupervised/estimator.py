@@ -187,8 +187,7 @@ class FewLabelsEstimator(BaseEstimator):
         dev : (X, y), optional; data on which the weights of every step are scored
         """
         model = self.check_parameters(dev)
-        data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
-        self._learn(data, dev)
+        self._learn(prepare(model, X, y, lengths, sample_weight, words, self.classes), dev)
         self._words_given = words is not None
         return self
 
