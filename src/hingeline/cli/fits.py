@@ -123,7 +123,9 @@ def check_scheme(file: files.File, samples: files.Samples, scheme: str | None) -
             return  # which the estimator says
         for wrong in explain_invalid(labels, scheme)[:1]:
             what, at, rest = re.split(r" at token (\d+)", wrong, maxsplit=1)
-            place = files.line_of(file, samples, i, int(at))
+            lines, first = files.find_lines(file, samples), int(samples.X.offsets[i])
+            place = f"{file.path}, sentence {i + 1}"
+            place = f"{file.path}:{lines[first + int(at)]}" if lines else place
             how = "Correct the line, or leave --scheme out."
             raise ValueError(f"{place}: {what}{rest.removesuffix('.')}. {how}")
 
@@ -167,6 +169,13 @@ class FitProgress(Progress):
         columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24)
         ends = TextColumn("{task.fields[state]}"), TimeElapsedColumn()
         super().__init__(*columns, *ends, console=console, disable=not bars)
+        self.seconds: dict[str, float] = {}  # by phase, without those of compiling
+        self.began, self.compiled = working_time(), COMPILING[0]
+
+    def end_phase(self, phase: str) -> None:
+        """Note how long a phase of the command took; the next one begins."""
+        before, self.began = self.began, working_time()
+        self.seconds[phase] = round(self.began - before, 3)
 
     def stop(self) -> None:
         """Take the bars away, where there are any."""
@@ -273,20 +282,6 @@ def _complete(title: str, estimator: Any) -> str:
     return f"{title}{estimator.C_:.4g}" if title.endswith("=") else title
 
 
-class Clock:
-    """Seconds by phase, and apart from them those in which kernels were compiled or loaded."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.began, self.compiled = working_time(), COMPILING[0]
-
-    def stop(self, phase: str) -> float:
-        """End a phase now, and say what it took; the next one begins."""
-        before, self.began = self.began, working_time()
-        self.seconds[phase] = round(self.began - before, 3)
-        return self.seconds[phase]
-
-
 def outcome_of(model: Any) -> dict[str, Any]:
     """How a fit ended, with the certified gap as a share of the primal, and C, or ν and ρ."""
     facts: dict[str, Any] = {"C": getattr(model, "C_", model.C)}
@@ -302,19 +297,25 @@ def outcome_of(model: Any) -> dict[str, Any]:
 
 
 def write_model(
-    path: Path, estimator: Any, clock: Clock, layout: Any, data: Any, metadata: Any, **options: Any
+    path: Path,
+    estimator: Any,
+    progress: FitProgress,
+    layout: Any,
+    data: Any,
+    metadata: Any,
+    **how: Any,
 ) -> dict[str, Any]:
     """Write a model and where it came from; what results begin with."""
     command = shlex.join(["hingeline", *sys.argv[1:]])
     facts = {"layout": asdict(layout), "command": command, "data": data}
     facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions()}
     with blame("--model"):
-        written = estimator.save(path, metadata=facts | metadata, **options)
-    clock.stop("write")
-    compiled = COMPILING[0] - clock.compiled
+        written = estimator.save(path, metadata=facts | metadata, **how)
+    progress.end_phase("write")
+    compiled = COMPILING[0] - progress.compiled
     if compiled >= 1.0:  # or they were on disk, and loaded
-        clock.seconds["compile"] = round(compiled, 3)
-    return {"model": str(path), "bytes": written["bytes"], "seconds": clock.seconds}
+        progress.seconds["compile"] = round(compiled, 3)
+    return {"model": str(path), "bytes": written["bytes"], "seconds": progress.seconds}
 
 
 def print_result(result: dict[str, Any], as_json: bool) -> None:

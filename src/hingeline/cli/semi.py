@@ -79,7 +79,6 @@ def semi(
     estimator = hingeline.SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
     with blame(""):
         estimator.check_parameters(None if dev is None else (None, None))
-    clock = fits.Clock()
     progress = fits.FitProgress(quiet or as_json)
     samples = progress.read(file, base.features, columns, use, label, scheme, "labels")
     layout = samples.layout
@@ -95,14 +94,14 @@ def semi(
         known, unknown = read_constraints(constraints, samples.y, counts, data, progress.say)
         progress.say(f"{constraints}: {count_of(len(known), 'constraint')}")
     held_out = files.read_held_out(dev, layout, None)
-    clock.stop("read")
+    progress.end_phase("read")
     estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)
     words = TokenTable.join([part.X for part in (samples, *others)])
     y = [*samples.y, *[None] * (len(words) - len(samples.y))]
     with blame(data), progress.show_warnings():
         warnings.filterwarnings("ignore", "constraints name labels")  # said before, by file
         estimator.fit(words, y, dev=None if held_out is None else (held_out.X, held_out.y))
-    clock.stop("train")
+    progress.end_phase("train")
     tried = [step.C_u for step in estimator.steps_]
     progress.say(f"chosen: {choice_text(tried, estimator.selected_, rule)}")
     metadata: dict[str, Any] = {
@@ -119,7 +118,7 @@ def semi(
     }
     more = {"label_counts": dict(counts)} | ({"dev": files.source_of(dev)} if dev else {})
     facts = layout, [*map(files.source_of, (data, *unlabelled))], metadata | more
-    written = fits.write_model(model, estimator, clock, *facts, dtype=dtype, sparse=sparse)
+    written = fits.write_model(model, estimator, progress, *facts, dtype=dtype, sparse=sparse)
     if constraints is not None:
         progress.say(f"hingeline predict {model} FILE obeys them; --constraints none does not")
     found = fits.outcome_of(estimator.base_) | {"relative_gap": None, "restricted_gap": None}

@@ -215,10 +215,8 @@ class Penalties:
         self.unknown = sorted(builder.unknown, key=str)
         if self.unknown and unknown != "ignore":
             names = ", ".join(map(repr, self.unknown))
-            text = (
-                f"constraints name labels that are not among the classes: {names}; they are left "
-                "out. Check the spelling, or pass unknown='ignore'."
-            )
+            text = f"constraints name labels that are not among the classes: {names}; they are left"
+            text += " out. Check the spelling, or pass unknown='ignore'."
             require(unknown != "error", text)
             warn(text)
         self.compiled = builder.finish()

@@ -36,7 +36,7 @@ class Reporter:
     ``None``: one line that is written over, on a terminal or in a notebook, from two seconds on.
     """
 
-    def __init__(self, name: str = "", verbose: int | None = 0) -> None:
+    def __init__(self, name: str = "the solver", verbose: int | None = 0) -> None:
         self.name, self.verbose = name, verbose
         self.state, self.width, self.told = "", 0, 2.0
         if verbose is None and not _is_watched(sys.stderr):
@@ -133,7 +133,6 @@ class Limits:
     max_time: float | None = None
     callbacks: Sequence[Callable[[PassState], Any]] = ()
     report: Reporter = field(default_factory=Reporter)
-    name: str = "the solver"
     started: float = field(default_factory=working_time)
     usual: bool = False  # whether C was left to the estimator, so that something should be learnt
     #: Says what must be the same for a run to be taken up again.
@@ -282,7 +281,7 @@ def _result(
     asked: bool,
 ) -> Result:
     """Certify what was not yet, and say how the run came to stop; a callback may have ``asked``."""
-    tol, passes, history = limits.tol, progress.passes, progress.history
+    name, tol, passes, history = limits.report.name, limits.tol, progress.passes, progress.history
     unsure = not progress.relative_gap <= tol and progress.last_certificate < passes
     unsure = unsure and not (solver.looks and math.isfinite(history[-1].estimate))
     if unsure or reason == "interrupted":
@@ -298,7 +297,7 @@ def _result(
     if chosen is not None or primal != progress.best_primal:
         gap = primal - progress.best_dual if solver.bounded else math.nan
         rel = relative(gap, solver.positive_part(primal))
-    what = f"{limits.name} arrived at weights that are not finite: the features or C are too large"
+    what = f"{name} arrived at weights that are not finite: the features or C are too large"
     require(np.isfinite(weights).all(), f"{what}; scale the features, or lower C.")
     converged = bool(rel <= tol) or (solver.satisfied and chosen is None)
     if rel <= tol and reason != "interrupted" and not asked:
@@ -329,7 +328,7 @@ def _result(
             )
         if reason == "interrupted":
             remedy = f"the best weights so far are kept; {solver.goes_on}"
-        warn_unfinished(limits.name, passes, reason, f"{bound}: {remedy}")
+        warn_unfinished(name, passes, reason, f"{bound}: {remedy}")
     findings = solver.findings(weights)
     if not math.isnan(integrality):
         findings["integrality_gap_"] = integrality
@@ -355,11 +354,13 @@ def _polish(
         if limits.usual and 0.0 < 0.99 * value <= primal - gap:
             what = "no weights are better than 0 by more than 1 % (the dual proves it)"
             why = "most labels are less likely than all others together, and a hinge learns nothing"
-            warn(f"{limits.name}: {what}: {why}. Add features, or use slack='sum'.")
+            warn(f"{limits.report.name}: {what}: {why}. Add features, or use slack='sum'.")
         if value < primal <= value * (1.0 + 1e-9):  # by rounding only
             return zero, value
-        if value < primal:
-            return _shorten(solver, weights, primal)
+        if value < primal:  # halved as long as that helps, they predict the same
+            while (value := solver.primal_of(0.5 * weights)) < primal:
+                weights, primal = 0.5 * weights, value
+            return weights, primal
     if form.ridge.any() or 1e-15 * float(form.cap.sum()) <= 1e-10 * primal:
         return weights, primal
     most = (primal - half) / float(form.cap[form.cap > 0.0].min(initial=math.inf))
@@ -368,16 +369,6 @@ def _polish(
         value = solver.primal_of(longer)
         if value <= primal * (1.0 + 1e-11):
             return longer, value
-    return weights, primal
-
-
-def _shorten(solver: CertifiedSolver, weights: Array, primal: float) -> tuple[Array, float]:
-    """Weights that are too long, halved as long as that helps: they predict the same."""
-    while weights.any():
-        value = solver.primal_of(0.5 * weights)
-        if not value < primal:
-            break
-        weights, primal = 0.5 * weights, value
     return weights, primal
 
 

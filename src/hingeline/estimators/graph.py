@@ -565,10 +565,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     @property
     def factor_coef_(self) -> dict[str, Array]:
         """Tables of larger sets of nodes, by name: views."""
-        return {
-            name: self._view(f"factor/{name}").reshape((len(self.classes_),) * order)
-            for name, order in self.factor_orders_.items()
-        }
+        k, orders = len(self.classes_), self.factor_orders_.items()
+        return {name: self._view(f"factor/{name}").reshape((k,) * order) for name, order in orders}
 
     def _prepare(self, X: Any) -> GraphProblem:
         check_is_fitted(self, "weights_")

@@ -303,10 +303,8 @@ class TableBuilder:
 
     def extend(self, columns: Sequence[Sequence[Any]]) -> None:
         """Append tokens, given column by column."""
-        codes = [
-            np.fromiter(map(numbers.__getitem__, column), dtype=np.int32, count=len(column))
-            for numbers, column in zip(self._numbers, columns, strict=True)
-        ]
+        pairs = zip(self._numbers, columns, strict=True)
+        codes = [np.fromiter(map(n.__getitem__, own), np.int32, len(own)) for n, own in pairs]
         self._codes.append(np.array(codes, np.int32).reshape(self.width, len(codes and codes[0])))
 
     def table(self, names: Sequence[str], offsets: Any) -> TokenTable:

@@ -314,11 +314,8 @@ def _describe_sets(names: list[Any], true: Array, predicted: Array) -> Content:
     head = ("label", "and label", "both true", "both predicted", "both right")
     caption = "Pairs of labels, those most over- or underrated first"
     pairs = Table(caption, head, rows, words=(0, 1), names=(0, 1)) if rows else None
-    return {
-        "summary": Table("Summary", ("score", "value"), shown),
-        "labels": _scores("Labels", "label", labels),
-        "pairs": pairs,
-    }
+    summary = Table("Summary", ("score", "value"), shown)
+    return {"summary": summary, "labels": _scores("Labels", "label", labels), "pairs": pairs}
 
 
 def _describe_data(outcome: Outcome, found: Evaluation) -> str:

@@ -507,10 +507,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         rules = [*map(read_rule, rules)]
         make: Any = AnnealingStep
         try:
-            steps = [
-                make(**{k: math.nan if v is None else v for k, v in row.items()})
-                for row in record["steps"]
-            ]
+            rows = (row.items() for row in record["steps"])
+            steps = [make(**{k: math.nan if v is None else v for k, v in row}) for row in rows]
             chosen = int(record["selected"])
             steps[chosen]
             weights, words = str(record["weights"]), bool(record["words"])
