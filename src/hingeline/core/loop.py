@@ -224,12 +224,10 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
     began = limits.started
     # A checkpoint comes after the others, to find their state complete.
     callbacks: list[Any] = sorted(limits.callbacks, key=_is_checkpoint)
+    snapshot, restore = (partial(do, solver, progress, callbacks) for do in (_take, _restore))
     for callback in callbacks:
-        if _is_checkpoint(callback) and callback.begin(
-            limits.identity(), lambda snapshot: _restore(solver, progress, callbacks, snapshot)
-        ):
+        if _is_checkpoint(callback) and callback.begin(limits.identity(), restore):
             began -= progress.history[-1].time
-    snapshot = partial(_take, solver, progress, callbacks)
     reason = told = ""  # the latter by a callback
     chosen: Array | None = None
     try:
@@ -393,13 +391,12 @@ Snapshot = tuple[dict[str, Any], dict[str, Array]]
 
 def _take(solver: Any, progress: Progress, callbacks: Sequence[Any]) -> Snapshot:
     """A snapshot of the solver, the loop and the callbacks that have a state; arrays are shared."""
+    rows = np.array(progress.history, dtype=np.float64)
     arrays: dict[str, Array] = {
         "solver.numbers": _numbers(solver, solver.saved_numbers),
         "solver.stages": np.array(solver.stages, dtype=np.float64),
         "progress.numbers": _numbers(progress, _PROGRESS),
-        "progress.history": np.array(progress.history, dtype=np.float64).reshape(
-            -1, len(HistoryRow._fields)
-        ),
+        "progress.history": rows.reshape(-1, len(HistoryRow._fields)),
     }
     for name in solver.saved_arrays:
         value = getattr(solver, name)
