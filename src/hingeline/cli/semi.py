@@ -62,16 +62,11 @@ def semi(
     require(fine, f"{what}: pass --constraints FILE or --dev FILE.")
     require(C != "auto", "--C: auto works only in train: give a number, or scale.")
     file = files.open_training(data, format, ["unlabelled"])
-    base = hingeline.ChainSSVM(
-        fits.parse_number(C or "scale", float),
-        tol=tol,
-        max_iter=max_iter,
-        scheme=scheme,
-        features=fits.make_encoder(file.format.name, "labels", template, min_count, hash_bits),
-        n_jobs=n_jobs,
-        random_state=seed,
-        verbose=0,  # the steps are told, not the fits in them
-    )
+    features = fits.make_encoder(file.format.name, "labels", template, min_count, hash_bits)
+    params: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "scheme": scheme}
+    params |= {"features": features, "n_jobs": n_jobs, "random_state": seed}
+    params["verbose"] = 0  # the steps are told, not the fits in them
+    base = hingeline.ChainSSVM(fits.parse_number(C or "scale", float), **params)
     C_u = None
     if unlabelled_C is not None:
         C_u = split_numbers(unlabelled_C, "--unlabelled-C: expected 0.01,0.1,1")
@@ -80,7 +75,7 @@ def semi(
     with blame(""):
         estimator.check_parameters(None if dev is None else (None, None))
     progress = fits.FitProgress(quiet or as_json)
-    samples = progress.read(file, base.features, columns, use, label, scheme, "labels")
+    samples = progress.read(file, features, columns, use, label, scheme, "labels")
     layout = samples.layout
     with progress.during(", ".join(unlabelled), "reading"):
         others = [files.read_like(files.open_like(n, layout), layout, None) for n in unlabelled]
@@ -104,18 +99,12 @@ def semi(
     progress.end_phase("train")
     tried = [step.C_u for step in estimator.steps_]
     progress.say(f"chosen: {choice_text(tried, estimator.selected_, rule)}")
-    metadata: dict[str, Any] = {
-        "unlabelled": {
-            "sequences": sum(other.n_sequences for other in others),
-            "tokens": sum(other.n_tokens for other in others),
-            "files": [Path(name).name for name in unlabelled],
-        },
-        "constraints": {
-            **({} if constraints is None else files.source_of(constraints)),
-            "titles": [constraint.title for constraint in known],
-        },
-        "select": rule,
-    }
+    text: dict[str, Any] = {"sequences": sum(other.n_sequences for other in others)}
+    text["tokens"] = sum(other.n_tokens for other in others)
+    text["files"] = [Path(name).name for name in unlabelled]
+    rules: dict[str, Any] = {} if constraints is None else files.source_of(constraints)
+    rules["titles"] = [constraint.title for constraint in known]
+    metadata = {"unlabelled": text, "constraints": rules, "select": rule}
     more = {"label_counts": dict(counts)} | ({"dev": files.source_of(dev)} if dev else {})
     facts = layout, [*map(files.source_of, (data, *unlabelled))], metadata | more
     written = fits.write_model(model, estimator, progress, *facts, dtype=dtype, sparse=sparse)
