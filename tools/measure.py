@@ -35,11 +35,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Training in blocks, segments, dependencies, trees of classes and of labels, tables and JSON as
-#: files, calibrated models, the page to look at, errors and comparisons in reports.
+#: files, scales of columns, calibrated models, the page to look at, errors and comparisons in
+#: reports.
 LATER = (
     *("distributed/*", "*/segment.py", "*/segments.py", "*/dependency.py", "*/dependencies.py"),
-    *("features/arcs.py", "report/parses.py", "taxonomy.py", "solvers/label_tree.py"),
-    *("data/records.py", "cli/calibrate.py", "cli/serve.py", "report/errors.py"),
+    *("features/arcs.py", "features/scales.py", "report/parses.py", "taxonomy.py"),
+    *(
+        "solvers/label_tree.py",
+        "data/records.py",
+        "cli/calibrate.py",
+        "cli/serve.py",
+        "report/errors.py",
+    ),
 )
 
 #: Runs in a process of its own, with the measured tree first on the path.

@@ -482,8 +482,7 @@ class PosteriorRegularization(Baseline):
         def find(w: Array, before: Any, T: float, c_u: float) -> tuple[SoftLabels, float, Array]:
             """Distributions for weights, the objective of both, and the most probable labels."""
             start = None if before is None else before.multipliers
-            most = int(self.max_passes)
-            soft = project(unknown, relaxation, w, T, start=start, max_passes=most)
+            soft = project(unknown, relaxation, w, T, start=start, max_passes=int(self.max_passes))
             fit = float(weights @ known.features(w, weights)[0]) - float(w @ observed)
             # The dual value, below by a gap, stands for the distributions' own.
             free = float(unknown.marginals(w)[0].sum()) + soft.value

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import groupby
-from os.path import isfile
 from typing import Annotated, Any
 
 import typer
@@ -64,7 +62,8 @@ def check(
     found, unknown = read_constraints(constraints, samples.y, labels, data, say)
     with blame(data):
         report = hingeline.constraints.check(found, samples.X.sentences(0), samples.y)
-    lines = _first_lines(data, samples)
+    known = files.find_lines(file, samples)
+    lines = known and [known[at] for at in samples.X.offsets[:-1].tolist()]
     if as_json:
         rows: list[dict[str, Any]] = []
         for row in report.rows:
@@ -80,15 +79,3 @@ def check(
         typer.echo(report.table(places.__getitem__, n))
     if not report.ok:
         raise typer.Exit(BROKEN)
-
-
-def _first_lines(data: str, samples: files.Samples) -> list[int] | None:
-    """The line that each sequence begins at; None for what cannot be read again."""
-    if data == "-" or not isfile(data):
-        return None
-    comments = samples.layout.format == "conllu"
-    with files.open_text(data) as text:
-        lines = [row for row in text.lines() if not (comments and row[1].startswith("#"))]
-    runs = groupby(lines, lambda row: bool(row[1].strip()) and not row[1].startswith("-DOCSTART-"))
-    found = [next(run)[0] for is_sentence, run in runs if is_sentence]
-    return found if len(found) == samples.n_sequences else None

@@ -7,7 +7,7 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
@@ -146,8 +146,7 @@ def layout_of(model: Any, path: Path) -> Layout:
     kind = type(model).__name__
     task = _TASK_OF.get(kind, "labels")
     what = f"{path} is a model of graphs (GraphSSVM), for which there is no file format"
-    how = "use it in Python, hingeline.load(path).predict(graphs)"
-    require(kind != "GraphSSVM", f"{what}: {how}.")
+    require(kind != "GraphSSVM", f"{what}: use it in Python, hingeline.load(path).predict(graphs).")
     found = getattr(model, "metadata_", {}).get("layout")
     if found is None:
         return _usual_layout(model, task)
@@ -258,15 +257,17 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
         labelled.refuse_empty(opened.path, header.decode())
 
 
-def line_of(file: File, samples: Samples, sequence: int, token: int) -> str:
-    """Where in a file of words a token is, for messages: its line, or else its sentence."""
-    if isinstance(file.source, TextSource) or file.format.name not in ("conll", "csv"):
-        return f"{file.path}, sentence {sequence + 1}"
+def find_lines(file: File, samples: Samples) -> list[int] | None:
+    """The line of each token in a file of words; None where that cannot be told."""
+    name = file.format.name
+    if isinstance(file.source, TextSource) or name not in ("conll", "conllu", "csv"):
+        return None
     with open_text(file.source) as text:
         raw = b"".join(piece for _, piece in text.pieces())
-    lines = token_lines(raw) if file.format.name == "conll" else raw.split(b"\n")
-    full = [n for n, line in enumerate(lines, 1) if line.strip()]
-    return f"{file.path}:{full[token + int(samples.X.offsets[sequence]) - samples.n_tokens]}"
+    lines = token_lines(raw) if name == "conll" else raw.split(b"\n")
+    if name == "conllu":
+        lines = [line if line.partition(b"\t")[0].isdigit() else b"" for line in lines]
+    return [n for n, line in enumerate(lines, 1) if line.strip()][-samples.n_tokens :]
 
 
 def expand_all(patterns: Sequence[str]) -> tuple[list[str], str]:
@@ -442,13 +443,11 @@ def check_workers(names: Mapping[str, Any], workers: str) -> dict[str, Any]:
     return {"client": workers}
 
 
-@contextmanager
-def blame_workers(*others: type[Exception]) -> Iterator[None]:
+def blame_workers(*others: type[Exception]) -> AbstractContextManager[None]:
     """One sentence where there is no worker, no Dask, or for other errors."""
     from hingeline.distributed.executors import WorkersLost
 
-    with retell("--workers: ", "", WorkersLost, ImportError, *others):
-        yield
+    return retell("--workers: ", "", WorkersLost, ImportError, *others)
 
 
 def map_files(

@@ -88,8 +88,11 @@ def check_checkpoint(path: Path | None, every: float, resume: bool, *read: str |
 
 
 def doubt_labels(samples: files.Samples, chosen: str | None, columns: str | None) -> Iterator[str]:
-    """What speaks against the column of labels that was taken, or the first line, of words."""
+    """What speaks against the column of labels that was taken, the first line, or the sentences."""
     layout, table = samples.layout, samples.layout.format == "table"
+    if layout.kind == "tokens" and samples.n_sequences == 1 < samples.n_tokens:
+        how = "separate sentences by a blank line, or by a column named sentence"
+        yield f"All words are one sentence: {how}."
     if not table and (layout.kind != "tokens" or layout.task == "dependencies"):
         return
     likely = [name for name in layout.names if _LIKELY.fullmatch(plain_name(name))]
@@ -120,7 +123,9 @@ def check_scheme(file: files.File, samples: files.Samples, scheme: str | None) -
             return  # which the estimator says
         for wrong in explain_invalid(labels, scheme)[:1]:
             what, at, rest = re.split(r" at token (\d+)", wrong, maxsplit=1)
-            place = files.line_of(file, samples, i, int(at))
+            lines, first = files.find_lines(file, samples), int(samples.X.offsets[i])
+            place = f"{file.path}, sentence {i + 1}"
+            place = f"{file.path}:{lines[first + int(at)]}" if lines else place
             how = "Correct the line, or leave --scheme out."
             raise ValueError(f"{place}: {what}{rest.removesuffix('.')}. {how}")
 
@@ -140,11 +145,6 @@ def make_encoder(
         with open_text(template) as text:
             templates = "\n".join(line for _, line in text.lines())
     return TokenTemplates(templates, min_count=min_count or 1, hash_bits=hash_bits)
-
-
-def try_encoder(encoder: Any, X: Any) -> None:
-    """Encode the first sequence, which tells faults of templates."""
-    clone(encoder).fit(_safe_indexing(X, [0]))
 
 
 def read_lexicons(given: list[str]) -> SegmentTemplates:
@@ -169,6 +169,13 @@ class FitProgress(Progress):
         columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24)
         ends = TextColumn("{task.fields[state]}"), TimeElapsedColumn()
         super().__init__(*columns, *ends, console=console, disable=not bars)
+        self.seconds: dict[str, float] = {}  # by phase, without those of compiling
+        self.began, self.compiled = working_time(), COMPILING[0]
+
+    def end_phase(self, phase: str) -> None:
+        """Note how long a phase of the command took; the next one begins."""
+        before, self.began = self.began, working_time()
+        self.seconds[phase] = round(self.began - before, 3)
 
     def stop(self) -> None:
         """Take the bars away, where there are any."""
@@ -179,6 +186,21 @@ class FitProgress(Progress):
         """Print a line above the bars."""
         if not self.quiet:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def read(
+        self, file: Any, encoder: Any, columns: Any, use: Any, label: Any, scheme: Any, task: str
+    ) -> files.Samples:
+        """A file to train on; what is doubtful in it is said, and what is wrong refused."""
+        with self.during(file.path, "reading"):
+            samples = files.read_training(file, columns, use, label, task)
+        self.say(f"{file.path}: {samples.size_text()} ({file.format.name})")
+        for doubt in doubt_labels(samples, label, columns):
+            self.say(doubt)
+        check_scheme(file, samples, scheme)
+        if isinstance(encoder, TokenTemplates):
+            with blame("--template"):  # a fault in it is not one of the data
+                clone(encoder).fit(samples.X[:1])
+        return samples
 
     def during(self, name: str, work: str) -> AbstractContextManager[None]:
         """Tell of work on a file, not of a fit; see :meth:`hingeline.core.loop.Reporter.during`."""
@@ -260,20 +282,6 @@ def _complete(title: str, estimator: Any) -> str:
     return f"{title}{estimator.C_:.4g}" if title.endswith("=") else title
 
 
-class Clock:
-    """Seconds by phase, and apart from them those in which kernels were compiled or loaded."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.began, self.compiled = working_time(), COMPILING[0]
-
-    def stop(self, phase: str) -> float:
-        """End a phase now, and say what it took; the next one begins."""
-        before, self.began = self.began, working_time()
-        self.seconds[phase] = round(self.began - before, 3)
-        return self.seconds[phase]
-
-
 def outcome_of(model: Any) -> dict[str, Any]:
     """How a fit ended, with the certified gap as a share of the primal, and C, or ν and ρ."""
     facts: dict[str, Any] = {"C": getattr(model, "C_", model.C)}
@@ -289,19 +297,25 @@ def outcome_of(model: Any) -> dict[str, Any]:
 
 
 def write_model(
-    path: Path, estimator: Any, clock: Clock, layout: Any, data: Any, metadata: Any, **options: Any
+    path: Path,
+    estimator: Any,
+    progress: FitProgress,
+    layout: Any,
+    data: Any,
+    metadata: Any,
+    **how: Any,
 ) -> dict[str, Any]:
     """Write a model and where it came from; what results begin with."""
     command = shlex.join(["hingeline", *sys.argv[1:]])
     facts = {"layout": asdict(layout), "command": command, "data": data}
     facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions()}
     with blame("--model"):
-        written = estimator.save(path, metadata=facts | metadata, **options)
-    clock.stop("write")
-    compiled = COMPILING[0] - clock.compiled
+        written = estimator.save(path, metadata=facts | metadata, **how)
+    progress.end_phase("write")
+    compiled = COMPILING[0] - progress.compiled
     if compiled >= 1.0:  # or they were on disk, and loaded
-        clock.seconds["compile"] = round(compiled, 3)
-    return {"model": str(path), "bytes": written["bytes"], "seconds": clock.seconds}
+        progress.seconds["compile"] = round(compiled, 3)
+    return {"model": str(path), "bytes": written["bytes"], "seconds": progress.seconds}
 
 
 def print_result(result: dict[str, Any], as_json: bool) -> None:

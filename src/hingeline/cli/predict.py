@@ -163,10 +163,8 @@ class _Job:
             room = not measure or samples.format != "conllu"
             files.require(room, f"--{measure} adds a column, and CoNLL-U has no room for one.")
             what = f"{data} has a header, and files with headers cannot be joined"
-            files.require(
-                not self.joined or samples.format not in ("csv", "table"),
-                f"{what}: pass --output-dir.",
-            )
+            fine = not self.joined or samples.format not in ("csv", "table")
+            files.require(fine, f"{what}: pass --output-dir.")
             if self.constraints is not None and known is None:
                 from hingeline.cli.check import constraints_for
 

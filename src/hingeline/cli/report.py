@@ -102,8 +102,7 @@ def _measure(model: Any, path: Path, samples: files.Samples) -> dict[str, Any]:
     if "calibration" in getattr(model, "metadata_", {}):
         from hingeline.evaluation.calibration import CalibratedChain
 
-        sure = CalibratedChain.load(path, model)
-        return {"probability": sure.predict_proba_tokens(samples.X)}
+        return {"probability": CalibratedChain.load(path, model).predict_proba_tokens(samples.X)}
     if samples.layout.task != "labels":
         return {}
     scores = model.decision_function(samples.X)

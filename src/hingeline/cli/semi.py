@@ -49,8 +49,6 @@ def semi(
     every step. The score on --dev, or the violations that remain, decide which step to keep. Ctrl-C
     ends the training early and keeps the best step so far. Files must have words in columns.
     """
-    from sklearn.base import clone
-
     from hingeline._checks import positive, require
     from hingeline.features.tables import TokenTable
 
@@ -64,16 +62,11 @@ def semi(
     require(fine, f"{what}: pass --constraints FILE or --dev FILE.")
     require(C != "auto", "--C: auto works only in train: give a number, or scale.")
     file = files.open_training(data, format, ["unlabelled"])
-    base = hingeline.ChainSSVM(
-        fits.parse_number(C or "scale", float),
-        tol=tol,
-        max_iter=max_iter,
-        scheme=scheme,
-        features=fits.make_encoder(file.format.name, "labels", template, min_count, hash_bits),
-        n_jobs=n_jobs,
-        random_state=seed,
-        verbose=0,  # the steps are told, not the fits in them
-    )
+    features = fits.make_encoder(file.format.name, "labels", template, min_count, hash_bits)
+    params: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "scheme": scheme}
+    params |= {"features": features, "n_jobs": n_jobs, "random_state": seed}
+    params["verbose"] = 0  # the steps are told, not the fits in them
+    base = hingeline.ChainSSVM(fits.parse_number(C or "scale", float), **params)
     C_u = None
     if unlabelled_C is not None:
         C_u = split_numbers(unlabelled_C, "--unlabelled-C: expected 0.01,0.1,1")
@@ -81,17 +74,9 @@ def semi(
     estimator = hingeline.SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
     with blame(""):
         estimator.check_parameters(None if dev is None else (None, None))
-    clock = fits.Clock()
     progress = fits.FitProgress(quiet or as_json)
-    with progress.during(data, "reading"):
-        samples = files.read_training(file, columns, use, label)
-    with blame("--template"):  # before the work begins
-        clone(base.features).fit(samples.X[:1])
-    progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
+    samples = progress.read(file, features, columns, use, label, scheme, "labels")
     layout = samples.layout
-    for doubt in fits.doubt_labels(samples, label, columns):
-        progress.say(doubt)
-    fits.check_scheme(file, samples, scheme)
     with progress.during(", ".join(unlabelled), "reading"):
         others = [files.read_like(files.open_like(n, layout), layout, None) for n in unlabelled]
     for name, other in zip(unlabelled, others, strict=True):
@@ -104,31 +89,25 @@ def semi(
         known, unknown = read_constraints(constraints, samples.y, counts, data, progress.say)
         progress.say(f"{constraints}: {count_of(len(known), 'constraint')}")
     held_out = files.read_held_out(dev, layout, None)
-    clock.stop("read")
+    progress.end_phase("read")
     estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)
     words = TokenTable.join([part.X for part in (samples, *others)])
     y = [*samples.y, *[None] * (len(words) - len(samples.y))]
     with blame(data), progress.show_warnings():
         warnings.filterwarnings("ignore", "constraints name labels")  # said before, by file
         estimator.fit(words, y, dev=None if held_out is None else (held_out.X, held_out.y))
-    clock.stop("train")
+    progress.end_phase("train")
     tried = [step.C_u for step in estimator.steps_]
     progress.say(f"chosen: {choice_text(tried, estimator.selected_, rule)}")
-    metadata: dict[str, Any] = {
-        "unlabelled": {
-            "sequences": sum(other.n_sequences for other in others),
-            "tokens": sum(other.n_tokens for other in others),
-            "files": [Path(name).name for name in unlabelled],
-        },
-        "constraints": {
-            **({} if constraints is None else files.source_of(constraints)),
-            "titles": [constraint.title for constraint in known],
-        },
-        "select": rule,
-    }
+    text: dict[str, Any] = {"sequences": sum(other.n_sequences for other in others)}
+    text["tokens"] = sum(other.n_tokens for other in others)
+    text["files"] = [Path(name).name for name in unlabelled]
+    rules: dict[str, Any] = {} if constraints is None else files.source_of(constraints)
+    rules["titles"] = [constraint.title for constraint in known]
+    metadata = {"unlabelled": text, "constraints": rules, "select": rule}
     more = {"label_counts": dict(counts)} | ({"dev": files.source_of(dev)} if dev else {})
     facts = layout, [*map(files.source_of, (data, *unlabelled))], metadata | more
-    written = fits.write_model(model, estimator, clock, *facts, dtype=dtype, sparse=sparse)
+    written = fits.write_model(model, estimator, progress, *facts, dtype=dtype, sparse=sparse)
     if constraints is not None:
         progress.say(f"hingeline predict {model} FILE obeys them; --constraints none does not")
     found = fits.outcome_of(estimator.base_) | {"relative_gap": None, "restricted_gap": None}

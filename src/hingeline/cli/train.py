@@ -119,7 +119,7 @@ def train(
     params |= {"C": fits.parse_number(C, float), "nu": fits.parse_number(nu, float)}
     params["violators"] = fits.parse_number(violators, int)
     params["projective"] = {"yes": True, "no": False}.get(projective, projective)
-    clock = fits.Clock()
+    progress = fits.FitProgress(quiet or as_json)
     file = files.open_training(names[0], format, given(context), task)
     learner = files.learner_of(file.format, task)
     known = learner().get_params(deep=False)
@@ -141,21 +141,12 @@ def train(
     features = fits.make_encoder(file.format.name, task, template, min_count, hash_bits)
     encodes = features is not None and task == "labels"  # others encode more than tokens
     kind, score = file.format.kind if task == "labels" else task, None
-    progress = fits.FitProgress(quiet or as_json)
     if workers is None:
-        with progress.during(title, "reading"):
-            samples = files.read_training(file, columns, use, label, task)
-        progress.say(f"{title}: {samples.size_text()} ({file.format.name})")
-        if samples.layout.kind == "tokens" and samples.n_sequences == 1 < samples.n_tokens:
-            how = "separate sentences by a blank line, or by a column named sentence"
-            progress.say(f"All words are one sentence: {how}.")
-        for doubt in fits.doubt_labels(samples, label, columns):
-            progress.say(doubt)
-        fits.check_scheme(file, samples, scheme)
+        samples = progress.read(file, template and features, columns, use, label, scheme, task)
         width = None if file.format.name in files.NAMED else samples.width
         with progress.during(str(dev), "reading"):
             held = files.read_held_out(dev, samples.layout, width)
-        clock.stop("read")
+        progress.end_phase("read")
         sparse_rows = issparse(samples.X)
     else:
         progress.say(f"{title}: {count_of(len(names), 'file')} ({file.format.name}), in blocks")
@@ -175,9 +166,6 @@ def train(
             progress.say(f"Columns {how}, here and in predict; --no-scale leaves them as they are.")
     if features is not None:
         estimator.set_params(features=features)
-    if template is not None and workers is None:  # a fault in it is not one of the data
-        with blame("--template"):
-            fits.try_encoder(features, samples.X)
     if cv is not None:
         with blame(title):
             score, labels = fits.cross_validate(progress, estimator, samples, cv, kind)
@@ -186,7 +174,7 @@ def train(
                 tokens = samples.layout.kind == "tokens"
                 found = split_columns(samples.layout, labels) if tokens else [labels]
                 write_labels(out, samples.layout, *found)
-        clock.stop("cross-validate")
+        progress.end_phase("cross-validate")
     if workers is not None:
         reading = format, split_names(columns), split_names(use), label
 
@@ -239,11 +227,11 @@ def train(
     layout = samples.layout if workers is None else files.layout_of(best, model)
     if file.format.name == "arff" and best.n_labels_ > 1:
         best.classes_ = np.asarray(layout.labels, dtype=object)
-    clock.stop("train")
+    progress.end_phase("train")
     options = {"dtype": dtype, "sparse": sparse, "state": keep_state and best is estimator}
     read = [files.source_of(name, hashed=workers is None) for name in names]
     more = {"dev": files.source_of(dev)} if dev else {}
-    written = fits.write_model(model, best, clock, layout, read, more, **options)
+    written = fits.write_model(model, best, progress, layout, read, more, **options)
     if checkpoint is not None and checkpoint.exists():
         if best.stop_reason_.startswith(("interrupted", "max_time", "max_iter")):
             progress.say(f"{checkpoint} is kept: the same command with --resume continues from it")

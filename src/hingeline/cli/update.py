@@ -41,7 +41,6 @@ def update(
     replace the old one, and can be updated again unless --no-keep-state is given.
     """
     check_target("--model", model, data)
-    clock = fits.Clock()
     progress = fits.FitProgress(quiet or as_json)
     estimator = files.load_model(old)
     what = f"{old} holds a {type(estimator).__name__}, which cannot learn from more data"
@@ -51,7 +50,7 @@ def update(
     width = int(estimator.n_features_in_)
     with progress.during(data, "reading"):
         samples = files.read_for(estimator, old, data, format, "learn from", grow=True)
-    clock.stop("read")
+    progress.end_phase("read")
     progress.say(f"{data}: {samples.size_text()} ({samples.layout.format})")
     params = {"tol": tol, "max_iter": max_iter, "max_time": max_time, "random_state": seed}
     params["n_jobs"] = n_jobs
@@ -60,7 +59,7 @@ def update(
     learn = partial(estimator.partial_fit, samples.X, samples.y, passes=passes, memory=memory)
     with blame(data):
         progress.fit("updating", estimator, learn)
-    clock.stop("train")
+    progress.end_phase("train")
     facts = {"examples": estimator.n_examples_, "new_labels": len(estimator.classes_) - labels}
     facts["new_features"] = estimator.n_features_in_ - width
     new = f"{facts['new_labels']} labels and {facts['new_features']:,} features are new"
@@ -68,7 +67,7 @@ def update(
     before = estimator.metadata_.get("data")
     read = [*(before if isinstance(before, list) else ()), files.source_of(data)]
     options = {"dtype": dtype, "sparse": sparse, "state": keep_state}
-    written = fits.write_model(model, estimator, clock, samples.layout, read, {}, **options)
+    written = fits.write_model(model, estimator, progress, samples.layout, read, {}, **options)
     if not keep_state:
         progress.say(f"{model} holds no training state: it cannot be updated again.")
     fits.print_result({**written, **fits.outcome_of(estimator), **facts}, as_json)

@@ -20,9 +20,8 @@ def as_constraints(constraints: Any) -> list[base.Constraint]:
     """A list of constraints, checked; one alone is a list of one."""
     found = [constraints] if isinstance(constraints, base.Constraint) else list(constraints or ())
     for number, constraint in enumerate(found):
-        if not isinstance(constraint, base.Constraint):
-            what = f"constraints[{number}] is not a constraint of hingeline.constraints"
-            raise TypeError(f"{what}: {constraint!r}.")
+        what = f"constraints[{number}] is not a constraint of hingeline.constraints"
+        require(isinstance(constraint, base.Constraint), f"{what}: {constraint!r}.", TypeError)
     return found
 
 
@@ -216,10 +215,8 @@ class Penalties:
         self.unknown = sorted(builder.unknown, key=str)
         if self.unknown and unknown != "ignore":
             names = ", ".join(map(repr, self.unknown))
-            text = (
-                f"constraints name labels that are not among the classes: {names}; they are left "
-                "out. Check the spelling, or pass unknown='ignore'."
-            )
+            text = f"constraints name labels that are not among the classes: {names}; they are left"
+            text += " out. Check the spelling, or pass unknown='ignore'."
             require(unknown != "error", text)
             warn(text)
         self.compiled = builder.finish()
@@ -431,8 +428,7 @@ def learn_constraints(
         elif isinstance(rule, base.InstanceConstraint):
             one = change_rule(rule, weight=1.0)
             broken = sum(one.cost(x, y) for x, y in zip(X, Y, strict=True))
-            mean = (broken + PRIOR[0]) / (len(X) + PRIOR[1])
-            cost = -math.log(mean)
+            cost = -math.log((broken + PRIOR[0]) / (len(X) + PRIOR[1]))
             found.append(change_rule(rule, weight=max(cost, 2.0 * cost - 1.0, 0.0)))
         elif isinstance(rule, base.CorpusConstraint) and len(X) >= FEWEST:
             # Its value and standard error; where sequences are many, blocks are left out.

@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController
 
-from hingeline._checks import Array, warn
+from hingeline._checks import Array, require, warn
 from hingeline._jit import count_compiling, working_time
 from hingeline._words import bound_text, count_of
 from hingeline.core.primitives import Compiled
@@ -36,7 +36,7 @@ class Reporter:
     ``None``: one line that is written over, on a terminal or in a notebook, from two seconds on.
     """
 
-    def __init__(self, name: str = "", verbose: int | None = 0) -> None:
+    def __init__(self, name: str = "the solver", verbose: int | None = 0) -> None:
         self.name, self.verbose = name, verbose
         self.state, self.width, self.told = "", 0, 2.0
         if verbose is None and not _is_watched(sys.stderr):
@@ -44,6 +44,8 @@ class Reporter:
 
     def tell(self, row: HistoryRow, relative_gap: float, remark: str = "") -> None:
         """Say where a pass has come."""
+        if self.verbose == 0:
+            return
         certified = not math.isnan(row.primal) or not math.isnan(row.restricted)
         if certified:
             kind = "gap" if math.isnan(row.restricted) else "gap over the outputs found"
@@ -52,13 +54,10 @@ class Reporter:
             if row.time >= self.told:
                 self.told = row.time + 0.2
                 self._write(name_place(row, remark), row.time)
-        elif self.verbose >= 2 or (self.verbose and certified):
-            print(
-                f"pass {row.passes:4d}  {row.time:7.2f} s  dual {row.dual:.6g}"
-                f"  planes {row.planes}{'  ' * bool(certified and self.state)}"
-                f"{self.state if certified else ''}{'  ' * bool(remark)}{remark}",
-                file=sys.stderr,
-            )
+        elif self.verbose >= 2 or certified:
+            told = f"dual {row.dual:.6g}  planes {row.planes}"
+            text = "  ".join(filter(None, (told, self.state if certified else "", remark)))
+            print(f"pass {row.passes:4d}  {row.time:7.2f} s  {text}", file=sys.stderr)
 
     @contextmanager
     def while_compiling(self) -> Iterator[None]:
@@ -134,7 +133,6 @@ class Limits:
     max_time: float | None = None
     callbacks: Sequence[Callable[[PassState], Any]] = ()
     report: Reporter = field(default_factory=Reporter)
-    name: str = "the solver"
     started: float = field(default_factory=working_time)
     usual: bool = False  # whether C was left to the estimator, so that something should be learnt
     #: Says what must be the same for a run to be taken up again.
@@ -226,12 +224,10 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
     began = limits.started
     # A checkpoint comes after the others, to find their state complete.
     callbacks: list[Any] = sorted(limits.callbacks, key=_is_checkpoint)
+    snapshot, restore = (partial(do, solver, progress, callbacks) for do in (_take, _restore))
     for callback in callbacks:
-        if _is_checkpoint(callback) and callback.begin(
-            limits.identity(), lambda snapshot: _restore(solver, progress, callbacks, snapshot)
-        ):
+        if _is_checkpoint(callback) and callback.begin(limits.identity(), restore):
             began -= progress.history[-1].time
-    snapshot = partial(_take, solver, progress, callbacks)
     reason = told = ""  # the latter by a callback
     chosen: Array | None = None
     try:
@@ -283,7 +279,7 @@ def _result(
     asked: bool,
 ) -> Result:
     """Certify what was not yet, and say how the run came to stop; a callback may have ``asked``."""
-    tol, passes, history = limits.tol, progress.passes, progress.history
+    name, tol, passes, history = limits.report.name, limits.tol, progress.passes, progress.history
     unsure = not progress.relative_gap <= tol and progress.last_certificate < passes
     unsure = unsure and not (solver.looks and math.isfinite(history[-1].estimate))
     if unsure or reason == "interrupted":
@@ -299,11 +295,8 @@ def _result(
     if chosen is not None or primal != progress.best_primal:
         gap = primal - progress.best_dual if solver.bounded else math.nan
         rel = relative(gap, solver.positive_part(primal))
-    if not np.isfinite(weights).all():
-        raise ValueError(
-            f"{limits.name} arrived at weights that are not finite: the features or C are too "
-            "large; scale the features, or lower C."
-        )
+    what = f"{name} arrived at weights that are not finite: the features or C are too large"
+    require(np.isfinite(weights).all(), f"{what}; scale the features, or lower C.")
     converged = bool(rel <= tol) or (solver.satisfied and chosen is None)
     if rel <= tol and reason != "interrupted" and not asked:
         reason = "converged on the outputs found" if solver.restricted else "converged"
@@ -333,7 +326,7 @@ def _result(
             )
         if reason == "interrupted":
             remedy = f"the best weights so far are kept; {solver.goes_on}"
-        warn_unfinished(limits.name, passes, reason, f"{bound}: {remedy}")
+        warn_unfinished(name, passes, reason, f"{bound}: {remedy}")
     findings = solver.findings(weights)
     if not math.isnan(integrality):
         findings["integrality_gap_"] = integrality
@@ -360,11 +353,13 @@ def _polish(
         if limits.usual and 0.0 < 0.99 * value <= primal - gap:
             what = "no weights are better than 0 by more than 1 % (the dual proves it)"
             why = "most labels are less likely than all others together, and a hinge learns nothing"
-            warn(f"{limits.name}: {what}: {why}. Add features, or use slack='sum'.")
+            warn(f"{limits.report.name}: {what}: {why}. Add features, or use slack='sum'.")
         if value < primal <= value * (1.0 + 1e-9):  # by rounding only
             return zero, value
-        if value < primal:
-            shorter, least = _shorten(solver, weights, primal)
+        if value < primal:  # halved as long as that helps, they predict the same
+            shorter, least = weights, primal
+            while (halved := solver.primal_of(0.5 * shorter)) < least:
+                shorter, least = 0.5 * shorter, halved
             if least < value * (1.0 - 1e-9):
                 return shorter, least
     if form.ridge.any() or 1e-15 * float(form.cap.sum()) <= 1e-10 * primal:
@@ -375,16 +370,6 @@ def _polish(
         value = solver.primal_of(longer)
         if value <= primal * (1.0 + 1e-11):
             return longer, value
-    return weights, primal
-
-
-def _shorten(solver: CertifiedSolver, weights: Array, primal: float) -> tuple[Array, float]:
-    """Weights that are too long, halved as long as that helps: they predict the same."""
-    while weights.any():
-        value = solver.primal_of(0.5 * weights)
-        if not value < primal:
-            break
-        weights, primal = 0.5 * weights, value
     return weights, primal
 
 
@@ -409,13 +394,12 @@ Snapshot = tuple[dict[str, Any], dict[str, Array]]
 
 def _take(solver: Any, progress: Progress, callbacks: Sequence[Any]) -> Snapshot:
     """A snapshot of the solver, the loop and the callbacks that have a state; arrays are shared."""
+    rows = np.array(progress.history, dtype=np.float64)
     arrays: dict[str, Array] = {
         "solver.numbers": _numbers(solver, solver.saved_numbers),
         "solver.stages": np.array(solver.stages, dtype=np.float64),
         "progress.numbers": _numbers(progress, _PROGRESS),
-        "progress.history": np.array(progress.history, dtype=np.float64).reshape(
-            -1, len(HistoryRow._fields)
-        ),
+        "progress.history": rows.reshape(-1, len(HistoryRow._fields)),
     }
     for name in solver.saved_arrays:
         value = getattr(solver, name)

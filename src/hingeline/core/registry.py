@@ -16,7 +16,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from hingeline._checks import one_of, show
+from hingeline._checks import one_of, require, show
 from hingeline.core.formulations import RESCALINGS, SLACKS
 
 AUTOMATIC = ("sdm", "sdcd")  # ``"auto"`` is the first of these that solves the slack.
@@ -90,14 +90,11 @@ def check(solver: Any, name: str, slack: str, rescale: str, C: Any) -> None:
     """Refuse what a solver class, asked for by this name, does not solve, naming what does."""
     one_of("rescale", rescale, RESCALINGS)
     if math.inf == C and solver.soft_only:
-        raise ValueError(
-            f"solver={name!r} needs a finite C, because {solver.soft_only}; for a hard margin "
-            f"(C=inf) choose one of {_list_solvers(slack, hard=True)}."
-        )
-    if rescale not in solver.rescalings:
-        who = f"slack={slack!r}" if slack == "nu" else f"solver={name!r}"
-        known = " or ".join(solver.rescalings)
-        raise ValueError(f"{who} knows {known} rescaling only, not rescale={rescale!r}.")
+        what = f"solver={name!r} needs a finite C, because {solver.soft_only}; for a hard margin"
+        raise ValueError(f"{what} (C=inf) choose one of {_list_solvers(slack, hard=True)}.")
+    who = f"slack={slack!r}" if slack == "nu" else f"solver={name!r}"
+    what = f"{who} knows {' or '.join(solver.rescalings)} rescaling only, not rescale={rescale!r}."
+    require(rescale in solver.rescalings, what)
 
 
 @dataclass(frozen=True)
@@ -140,8 +137,7 @@ def check_options(
     """
     if given is None:
         return
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{place} must be a mapping, got {show(given)}.")
+    require(isinstance(given, Mapping), f"{place} must be a mapping, got {show(given)}.", TypeError)
     asked = {known.name: known for known in fields(solver.Options) if known.metadata}
     understood = {key: value for key, value in given.items() if key in asked}
     options = solver.Options(**{**(added or {}), **understood})
@@ -149,10 +145,8 @@ def check_options(
         if asked.pop(key, None) is not None and key in given:
             others = ((f.name, getattr(options, f.name)) for f in fields(options) if f.name != key)
             words = ", ".join(f"{k}={v!r}" for k, v in others if isinstance(v, str))
-            raise ValueError(
-                f"{place} has {key!r}, which has no effect on solver={name!r} with "
-                f"slack={slack!r}{words and f' and {words}'}: leave it out."
-            )
+            what = f"{place} has {key!r}, which has no effect on solver={name!r} with"
+            raise ValueError(f"{what} slack={slack!r}{words and f' and {words}'}: leave it out.")
     for key in sorted(set(given) - set(asked), key=str):
         what = f"{place} has {key!r}, which solver={name!r} does not know"
         raise ValueError(f"{what}; it knows {', '.join(sorted(asked)) or 'none'}.")

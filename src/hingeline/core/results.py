@@ -17,15 +17,9 @@ from hingeline.core.primitives import Compiled
 def align(rows: Sequence[Sequence[Any]], left: Collection[int] = (0,)) -> str:
     """Rows of a table as lines of text, the columns ``left`` flush left, the others right."""
     cells = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = (
-        "  ".join(
-            cell.ljust(width) if k in left else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in cells
-    )
-    return "\n".join(line.rstrip() for line in lines)
+    columns = enumerate(zip(*cells, strict=True))
+    forms = [f"{'<' if k in left else '>'}{max(map(len, column))}" for k, column in columns]
+    return "\n".join("  ".join(map(format, row, forms)).rstrip() for row in cells)
 
 
 class Rows(list[Any]):

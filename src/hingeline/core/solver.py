@@ -240,10 +240,9 @@ class CertifiedSolver(ABC):
             self.satisfied = True
             return self.settled
         if self.hard and self.linear() * self._reach() * LEAST_MARGIN > math.sqrt(self.w @ self.w):
-            raise ValueError(
-                "C=inf asks for a hard margin, but the training data are not separable (any "
-                f"margin is below {LEAST_MARGIN:g} of the data's radius): choose a finite C."
-            )
+            what = "C=inf asks for a hard margin, but the training data are not separable"
+            why = f"any margin is below {LEAST_MARGIN:g} of the data's radius"
+            raise ValueError(f"{what} ({why}): choose a finite C.")
         return None
 
     def plan_stages(self, reach: float, most: int = 20) -> None:

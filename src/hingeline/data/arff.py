@@ -104,9 +104,8 @@ class _Attribute(NamedTuple):
         """The number that stands for a value; a ValueError says why none does."""
         if self.values is not None and value in self.values:
             return self.values[value]
-        if value == "?":
-            what = f"the value of {shown(self.name)} is missing (?)"
-            raise ValueError(f"{what}; fill it in or drop the row.")
+        what = f"the value of {shown(self.name)} is missing (?)"
+        require(value != "?", f"{what}; fill it in or drop the row.")
         try:
             number = float("" if "_" in value else value)
             what = "" if math.isfinite(number) else "is not a finite number"
@@ -270,8 +269,7 @@ def _split_row(text: TextSource, row: str, width: int) -> tuple[Sequence[int], S
     fine = row.endswith("}") and all(len(pair) == 2 for pair in pairs)
     values = _read_values([value for _, value in pairs]) if fine else None
     if values is None:
-        what = f"{shown(row)} is not a row such as {{0 1, 3 2.5}}"
-        raise text.error(f"{what}; correct the line.")
+        raise text.error(f"{shown(row)} is not a row such as {{0 1, 3 2.5}}; correct the line.")
     columns = [int(c) if c.isdecimal() and len(c) < 10 else -1 for c, _ in pairs]
     if columns and not 0 <= min(columns) <= max(columns) < width:
         wrong = next(c for (c, _), k in zip(pairs, columns, strict=True) if not 0 <= k < width)

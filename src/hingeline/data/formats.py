@@ -299,49 +299,13 @@ def _svm_format(text: TextSource, lines: list[str]) -> str | None:
     return found
 
 
-def _is_csv(text: TextSource, lines: list[str]) -> bool:
-    """Whether it is a table with a header and commas, or a column that counts sentences."""
-    from hingeline.data.conll import WORD_NAMES, plain_name, sentence_column
-    from hingeline.data.records import delimiter_of
-
-    sign = delimiter_of(lines[0])
-    names = lines[0].split(sign)
-    named = any(plain_name(name) in WORD_NAMES for name in names)
-    if sign == "\t":
-        return named and sentence_column(names) is not None
-    regular = sum(line.count(sign) >= len(names) - 1 > 0 for line in lines) >= 0.9 * len(lines)
-    # Values of a table may have blanks; in running text the number of commas varies.
-    table = len(names) > 2 and len({line.count(sign) for line in lines}) == 1
-    bare = table or not any(_BLANKS.search(line.strip()) for line in lines)
-    if regular and not named and bare:
-        what = f"columns are separated by {sign!r}, but the first line names no column of words"
-        how = f"begin with one like word{sign}tag; of a table of examples, name all columns, and"
-        how += " give numbers in all but one"
-        raise text.error(f"{what}; {how}.")
-    return named and (regular or (bare and len(names) > 1))
-
-
-def _is_table(lines: list[str]) -> bool:
-    """Whether it is a table with a header and numbers in all columns but one at most."""
-    from hingeline.data.conll import WORD_NAMES, plain_name
-    from hingeline.data.records import delimiter_of, is_number, split_row
-
-    sign = delimiter_of(lines[0])
-    header, *rows = (split_row(line, sign) for line in lines)
-    words = any(plain_name(name) in WORD_NAMES or _NUMBER.fullmatch(name) for name in header)
-    full = [row for row in rows if len(row) == len(header)]
-    # A few wrong lines are for the reader to report. Two columns between tabs may be CoNLL.
-    if words or len(header) < 2 + (sign == "	") or len(full) <= 0.9 * len(rows):
-        return False
-    numeric = [all(map(is_number, column)) for column in zip(*full, strict=True)]
-    return sum(numeric) >= len(header) - 1
-
-
 def _token_format(text: TextSource, lines: list[str]) -> str:
     lines = [line for line in lines if not line.startswith(("-DOCSTART-", "#"))] or lines
-    if _is_table(lines):
+    from hingeline.data.records import is_csv, is_table
+
+    if is_table(lines):
         return "table"
-    if _is_csv(text, lines):
+    if is_csv(text, lines):
         return "csv"
     tabs = "\t" in lines[0]
     rows = [line.split("\t") if tabs else _BLANKS.split(line.strip()) for line in lines]

@@ -57,7 +57,6 @@ def train_blocks(model: Any, parts: list[Any], blocks: Any, options: Any, **wher
             max_time=model.max_time,
             callbacks=bind_callbacks(model),
             report=Reporter(type(model).__name__, model.verbose),
-            name=type(model).__name__,
             identity=lambda: {
                 "blocks": blocks,
                 "data": [fact["data"] for fact in facts],

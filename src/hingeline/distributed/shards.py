@@ -50,16 +50,14 @@ from hingeline.features.input import (
     stack_labels,
     stack_sequences,
 )
+from hingeline.features.scales import choose_scales, no_zeros, settle
 from hingeline.features.tables import (
     SparseSequences,
     TokenTable,
-    choose_scales,
     is_dense,
-    no_zeros,
     refuse_scale,
     renumber,
     scale_columns,
-    settle,
 )
 
 

@@ -102,9 +102,8 @@ def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
         what = f"allowed[{i}] has {len(entry)} entries, but sequence {i} has {length} tokens"
         require(len(entry) == length, f"{what}: give one per token, or a dict of positions.")
         entry = dict(enumerate(entry))
-    if not isinstance(entry, Mapping):
-        what = f"allowed[{i}] must be None, a boolean array, a list with one entry per token or"
-        raise TypeError(f"{what} a dict of positions, got {entry!r}.")
+    what = f"allowed[{i}] must be None, a boolean array, a list with one entry per token or"
+    require(isinstance(entry, Mapping), f"{what} a dict of positions, got {entry!r}.", TypeError)
     for t, choice in entry.items():
         if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or not 0 <= t < length:
             what = f"allowed[{i}] names token {t!r}"

@@ -603,7 +603,6 @@ class BaseSSVM:
             max_time=self.max_time,
             callbacks=checks.bind_callbacks(self),
             report=Reporter(type(self).__name__, self.verbose),
-            name=type(self).__name__,
             started=began,
             usual=isinstance(self.C, str),
             identity=lambda: {

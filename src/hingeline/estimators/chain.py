@@ -160,13 +160,13 @@ class ChainModel:
             tokens = X if lengths is not None else in_a_row.from_iterable(X)
             pairs = zip(tokens, flat, strict=False)  # to the first that differs
             if all(type(x) is tuple and x[-1:] == (label,) for x, label in pairs):
-                how = f", X.select({list(X.names[:-1])})" if isinstance(X, TokenTable) else ""
                 what = "the last column of X holds the labels that are to be learnt: leave it out"
+                how = f", X.select({list(X.names[:-1])})" if isinstance(X, TokenTable) else ""
                 checks.warn(f"{what}{how}.")
         self.n_features_in_ = matrix.shape[1]
         self.classes_, labels = reading.find_classes(flat, offsets)
-        given = self.classes_, labels, offsets
-        self.scheme_ = self.scheme and masks.choose_scheme(self.scheme, *given)
+        known = self.classes_, labels, offsets
+        self.scheme_ = self.scheme and masks.choose_scheme(self.scheme, *known)
         return matrix, offsets, labels, weights
 
     def _pose(
@@ -212,8 +212,7 @@ class ChainModel:
         """
         check_is_fitted(self, "weights_")
         again, nothing = (lambda X, allowed: self.predict(X, None, allowed)), self.classes_[:0]
-        found = tables.skip_empty(X, lengths, again, nothing, allowed=allowed)
-        if found is not None:
+        if (found := tables.skip_empty(X, lengths, again, nothing, allowed=allowed)) is not None:
             return found
         problem = self._prepare(X, lengths, allowed)
         labels = self.classes_[self._decode(problem)]

@@ -18,7 +18,8 @@ from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.input import find_classes, stack_labels, stack_sequences
-from hingeline.features.tables import Labels, choose_scales, measure_columns, scale_columns
+from hingeline.features.scales import choose_edge_scales, measure_columns
+from hingeline.features.tables import Labels, scale_columns
 from hingeline.inference.factor_graph import join, make_topology, starts_of
 from hingeline.inference.map import INFERENCE, map_milp
 from hingeline.structures import graph, graph_blocks
@@ -115,8 +116,7 @@ class Graph:
         pixels = checks.as_floats(image, f"image is {image!r:.40}: {how}.")
         what = f"image has shape {pixels.shape}, expected (rows, columns[, features])"
         shape = pixels.shape[:2]
-        fine = pixels.ndim in (2, 3) and 0 not in shape
-        checks.require(fine, f"{what}, at least one pixel.")
+        checks.require(pixels.ndim in (2, 3) and 0 not in shape, f"{what}, at least one pixel.")
         pixels = pixels.reshape(len(pixels) * shape[1], *pixels.shape[2:] or (1,))
         node = np.arange(len(pixels)).reshape(shape)
         if regions is not None:
@@ -376,15 +376,6 @@ def stack_features(graphs: list[Graph]) -> tuple[sp.csr_matrix, bool, Array]:
     return stack_sequences(rows)[0], dense, np.concatenate(edges or [np.empty((0, 0))])
 
 
-def choose_edge_scales(
-    model: Any, means: Array, deviations: Array, *more: Array
-) -> dict[str, Array]:
-    """What columns of edges are divided by; centred ones would want a constant beside them."""
-    sizes = np.zeros(len(means)), np.hypot(means, deviations)
-    found = choose_scales(model, *sizes, *more, by_largest=True)
-    return {"edge_feature_scales_": found["feature_scales_"]} if found else {}
-
-
 @share_docs
 @dataclass(eq=False, repr=False)
 class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
@@ -574,10 +565,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     @property
     def factor_coef_(self) -> dict[str, Array]:
         """Tables of larger sets of nodes, by name: views."""
-        return {
-            name: self._view(f"factor/{name}").reshape((len(self.classes_),) * order)
-            for name, order in self.factor_orders_.items()
-        }
+        k, orders = len(self.classes_), self.factor_orders_.items()
+        return {name: self._view(f"factor/{name}").reshape((k,) * order) for name, order in orders}
 
     def _prepare(self, X: Any) -> GraphProblem:
         check_is_fitted(self, "weights_")
@@ -627,8 +616,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         each *= [self.void_label is None or label != self.void_label for label in truth]
         checks.require(each.any(), "there is no node to judge by: all are void or weigh nothing.")
         # Not arrays: labels of different types must not become equal.
-        right = [a == b for a, b in zip(guess, truth, strict=True)]
-        return float(np.average(right, weights=each))
+        return float(np.average([a == b for a, b in zip(guess, truth, strict=True)], weights=each))
 
     def _fitted_to_json(self, arrays: dict[str, Array]) -> dict[str, Any]:
         if hasattr(self, "edge_feature_scales_"):

@@ -218,8 +218,7 @@ class Layout:
         codes = [read(source, values)[tokens] for source, values, tokens in own]
         starts, ends, lengths = table.offsets[:-1], table.offsets[1:], table.lengths
         first = [starts[lengths > k] + k for k in range(self.reach)]
-        last = [ends[lengths > k] - 1 - k for k in range(self.reach)]
-        return codes, (first, last)
+        return codes, (first, [ends[lengths > k] - 1 - k for k in range(self.reach)])
 
     def shift(self, s: int, codes: list[Array], offset: int, edges: Edges) -> Array:
         """The codes of a source ``offset`` tokens away; a test has none outside the sentence."""

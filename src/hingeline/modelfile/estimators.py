@@ -247,9 +247,8 @@ def compact(
     for name, block in model._layout.split(model.weights_).items():
         with np.errstate(over="ignore"):
             table = block.astype(dtype)
-        if not np.isfinite(table).all():
-            what = f"a weight of {np.abs(block).max():.3g} is too large for dtype={dtype!r}"
-            raise ValueError(f"{what}: use 'float32' or 'float64'.")
+        what = f"a weight of {np.abs(block).max(initial=0.0):.3g} is too large for dtype={dtype!r}"
+        require(np.isfinite(table).all(), f"{what}: use 'float32' or 'float64'.")
         if threshold:
             table[np.abs(block) < threshold] = 0.0
         restored[name] = values = table

@@ -174,8 +174,7 @@ def _weights(
                 break
             text += "\n" + lines.take()
         reason = "is ambiguous" if hits else "names nothing listed above"
-        entry = f"entry {line.strip()[:60]!r} of {section}"
-        lines.demand(len(hits) == 1, f"{entry} {reason}.", first)
+        lines.demand(len(hits) == 1, f"entry {line.strip()[:60]!r} of {section} {reason}.", first)
         if hits[0] in found:
             lines.fail(f"this entry of {section} occurs twice.", first)
         found[hits[0]] = lines.weight(weight)

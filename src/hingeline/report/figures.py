@@ -562,8 +562,7 @@ def plot_affinities(
         names = [n for n in ("edges_", "transition_coef_", "pairwise_coef_") if hasattr(weights, n)]
         what = f"{type(weights).__name__} has no weights of pairs of labels, or is not fitted"
         require(names, f"{what}: pass another model, or a matrix and the names of its labels.")
-        two = names[0] == "edges_"
-        weights = label_affinities(weights) if two else getattr(weights, names[0])
+        weights = label_affinities(weights) if names[0] == "edges_" else getattr(weights, names[0])
     table = np.asarray(weights, dtype=np.float64)
     n = len(labels)
     what = f"weights has shape {table.shape}, expected ({n}, {n})"

@@ -75,8 +75,7 @@ def compare(
     single = not (own or graph or sets or trees or read_blocks(model).is_chain)
     part = "node" if graph else "word" if trees else "token"
     if y_true is None:
-        what = "tokens are shown with labels"
-        require(tokens is None, f"{what}: pass y_true and y_pred with them.")
+        require(tokens is None, "tokens are shown with labels: pass y_true and y_pred with them.")
         return None if evaluation is None else Outcome(single, evaluation, part=part)
     what = "y_true holds spans, but a report compares tags"
     fine = not segments or not has_spans(y_true)
@@ -205,8 +204,7 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
     if single:
         return [" ".join(map(str, t)) if isinstance(t, (list, tuple)) else t for t in found]
     for i, (entry, labels) in enumerate(zip(found, true, strict=True)):
-        if not is_list(entry):
-            raise TypeError(f"tokens[{i}] is {entry!r:.60}, not a list of tokens.")
+        require(is_list(entry), f"tokens[{i}] is {entry!r:.60}, not a list of tokens.", TypeError)
         found[i] = list(entry)
         what = f"tokens[{i}] has {len(found[i])} tokens and y_true[{i}] has {len(labels)}"
         require(len(found[i]) == len(labels), f"{what} labels: they must have the same length.")
@@ -316,11 +314,8 @@ def _describe_sets(names: list[Any], true: Array, predicted: Array) -> Content:
     head = ("label", "and label", "both true", "both predicted", "both right")
     caption = "Pairs of labels, those most over- or underrated first"
     pairs = Table(caption, head, rows, words=(0, 1), names=(0, 1)) if rows else None
-    return {
-        "summary": Table("Summary", ("score", "value"), shown),
-        "labels": _scores("Labels", "label", labels),
-        "pairs": pairs,
-    }
+    summary = Table("Summary", ("score", "value"), shown)
+    return {"summary": summary, "labels": _scores("Labels", "label", labels), "pairs": pairs}
 
 
 def _describe_data(outcome: Outcome, found: Evaluation) -> str:

@@ -188,10 +188,8 @@ class ConstrainedLabels:
         """
         compiled = self.penalties.compiled
         asked = (compiled.corpus_kind == SHARE) & (compiled.corpus_price[:, 1] > 0.0)
-        shares = [
-            (compiled.member[compiled.corpus_target[j]] != 0, *compiled.corpus_bounds[j])
-            for j in np.flatnonzero(asked)
-        ]
+        places, bounds = compiled.corpus_target[asked], compiled.corpus_bounds[asked]
+        shares = [(compiled.member[g] != 0, *own) for g, own in zip(places, bounds, strict=True)]
         best = labels = self.find(prices)
         if not shares:
             return best

@@ -187,8 +187,7 @@ class FewLabelsEstimator(BaseEstimator):
         dev : (X, y), optional; data on which the weights of every step are scored
         """
         model = self.check_parameters(dev)
-        data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
-        self._learn(data, dev)
+        self._learn(prepare(model, X, y, lengths, sample_weight, words, self.classes), dev)
         self._words_given = words is not None
         return self
 
@@ -508,10 +507,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         rules = [*map(read_rule, rules)]
         make: Any = AnnealingStep
         try:
-            steps = [
-                make(**{k: math.nan if v is None else v for k, v in row.items()})
-                for row in record["steps"]
-            ]
+            rows = (row.items() for row in record["steps"])
+            steps = [make(**{k: math.nan if v is None else v for k, v in row}) for row in rows]
             chosen = int(record["selected"])
             steps[chosen]
             weights, words = str(record["weights"]), bool(record["words"])

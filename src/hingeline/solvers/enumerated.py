@@ -643,8 +643,7 @@ class EnumeratedSDM(CertifiedSolver):
     def pass_over(self, draws: Array, form: Formulation, skip: float) -> None:
         """Passes over the examples with something to gain."""
         known = (self.compiled.problem, form, self.rule, skip, draws)
-        state = (self.work, self.w, self.visits, self.gaps, self._pace)
-        visits = pass_over(*known, *state)
+        visits = pass_over(*known, self.work, self.w, self.visits, self.gaps, self._pace)
         self._visited += int(visits - self.visits)
         self.oracle_calls += int(visits - self.visits)
         self.visits = visits

@@ -244,8 +244,7 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     remedy = "train with partial_fit, or with fit and warm_start=True"
     require(model.n_examples_ > 0, f"state=True, but the model remembers no examples: {remedy}.")
     text = "state=True, but multipliers of slack='nu' belong to a C that was searched for"
-    remedy = "train with slack='max' and C=model.C_ to keep a state"
-    require(model.slack != "nu", f"{text}: {remedy}.")
+    require(model.slack != "nu", f"{text}: train with slack='max' and C=model.C_ to keep a state.")
     stream = model._open_stream()
     stream.refuse_changes("C", "slack", "rescale", "fit_intercept", "boundary")
     _ = model.weights_  # before the blocks are one, which visits would go through in another order

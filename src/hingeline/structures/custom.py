@@ -14,7 +14,7 @@ import numpy as np
 from numba.extending import is_jitted
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 from hingeline._jit import uncached
 from hingeline.core.primitives import Compiled, register
 
@@ -105,15 +105,13 @@ class Structure:
 
 def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
     """The structure's methods, checked for the required ones."""
-    if not isinstance(structure, Structure):
-        what = "structure must be an instance of a subclass of hingeline.Structure"
-        raise TypeError(f"{what}, got {structure!r}.")
+    what = "structure must be an instance of a subclass of hingeline.Structure"
+    require(isinstance(structure, Structure), f"{what}, got {structure!r}.", TypeError)
     given = {name: getattr(structure, name, None) for name in (*_REQUIRED, *_OPTIONAL)}
     found = {name: method for name, method in given.items() if method is not None}
     missing = [name for name in _REQUIRED if name not in found]
-    if missing:
-        what = f"{type(structure).__name__} lacks {', '.join(missing)}"
-        raise TypeError(f"{what}: a structure needs {', '.join(_REQUIRED)}.")
+    what = f"{type(structure).__name__} lacks {', '.join(missing)}"
+    require(not missing, f"{what}: a structure needs {', '.join(_REQUIRED)}.", TypeError)
     for name, wanted in _REQUIRED.items():
         own = signature(getattr(found[name], "py_func", found[name]))
         known = wanted[name == "loss" and not takes_input(found[name]) :]
@@ -153,11 +151,11 @@ def uniform_arrays(structure: Structure, X: Sequence[Any]) -> list[Array]:
     arrays = [np.asarray(x) for x in X]
     for i, a in enumerate(arrays):
         if a.dtype.kind not in "fiub" or not 1 <= a.ndim <= 3 or a.ndim != arrays[0].ndim:
-            raise TypeError(
-                f"X[{i}]: the methods of {type(structure).__name__} are compiled, so every x must "
-                "be a numeric array with the same number of dimensions (1 to 3); use plain Python "
-                "methods for other inputs."
+            what = (
+                f"X[{i}]: the methods of {type(structure).__name__} are compiled, so every x must"
             )
+            what += " be a numeric array with the same number of dimensions (1 to 3)"
+            raise TypeError(f"{what}; use plain Python methods for other inputs.")
     dtype = np.result_type(*{a.dtype for a in arrays})
     return [np.ascontiguousarray(a, dtype=dtype) for a in arrays]
 

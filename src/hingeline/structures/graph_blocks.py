@@ -257,11 +257,8 @@ def shares_weights(problem: GraphProblem) -> bool:
     """Whether an example has variables or factors with the same weights."""
     graphs = problem.graphs
     kinds = ((problem.node_template, graphs.node_ptr), (problem.factor_template, graphs.factor_ptr))
-    return any(
-        len(np.unique(own)) < len(own)
-        for templates, ptr in kinds
-        for own in np.split(templates, ptr[1:-1])
-    )
+    parts = (own for templates, ptr in kinds for own in np.split(templates, ptr[1:-1]))
+    return any(len(np.unique(own)) < len(own) for own in parts)
 
 
 def mean_square(problem: GraphProblem, cap: Array) -> float:
