@@ -204,7 +204,7 @@ def test_rounding_alone_is_no_reason_for_weights(solver, size):
 
 @pytest.mark.parametrize(("seed", "helps"), [(0, True), (2, False)])
 def test_weights_of_an_early_pass_are_kept_or_shortened(seed, helps):
-    """They may cost more than none at all, and predict far better; shorter ones predict the same."""
+    """They may cost more than none at all and predict far better; shorter ones do the same."""
     X, y = make_rows(False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
