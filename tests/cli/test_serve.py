@@ -335,10 +335,12 @@ def test_a_reader_with_a_keyboard(server: Server, tmp_path: Path, width: int) ->
     try:
         sizes = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         browser.call("Emulation.setDeviceMetricsOverride", **sizes)
+        browser.call("Emulation.setFocusEmulationEnabled", enabled=True)  # else keys may be lost
         browser.call("Page.navigate", url=server.address)
         browser.wait_for("document.readyState == 'complete' && !!document.getElementById('go')")
         browser.run("document.getElementById('text').focus()")
         browser.call("Input.insertText", text=f"Anna met Oslo\n{'long' * 30}")
+        browser.wait_for("document.getElementById('text').value.startsWith('Anna')")
         browser.press("Tab", 9)
         browser.press("Enter", 13)  # on "Label it"
         word = "[...document.querySelectorAll('.token')].find(b => b.innerText.startsWith('Oslo'))"
