@@ -33,6 +33,10 @@ Averaging
     iterates w_k, which is that of the paper: ``w̄ ← k/(k+2)·w̄ + 2/(k+2)·w_k``. Over all of them
     (``"all"``, as published), or over the later half of the run at most (``"recent"``).
 
+Newton and conjugate gradient steps
+    Where passes make little progress, steps over all planes with mass, as those of
+    :mod:`hingeline.solvers.sdm`; not with the published method.
+
 But for the published method, a block of examples is decoded against the same weights, in threads,
 and a step goes to the best plane that the example then knows: with ``block=1`` the one decoded.
 Block and order are the same for any number of threads.
@@ -365,7 +369,8 @@ class BCFW(PlaneSolver):
         if not self.options.published and (self.ws.used < self.most_planes).all():
             cost = 2.0 * self.plane_size * max(self.n_planes, 1) * work / len(self.active)
             growth = (self.n_planes - known) / len(self.active)
-            if self.accelerate(self, estimate, cost, growth) and self.accelerate.newton:
+            leapt = self.accelerate(self, estimate, cost, growth) and self.accelerate.newton
+            if leapt and self.options.averaging == "recent":
                 self.restart_average()  # it is left behind
         return estimate
 
