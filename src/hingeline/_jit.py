@@ -34,7 +34,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from importlib import import_module
-from itertools import count
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
@@ -52,8 +51,6 @@ from numba.core.serialize import dumps
 from numba.core.typing import templates
 from numba.core.typing.templates import infer, infer_global
 from numba.extending import is_jitted, typeof_impl
-
-from hingeline._words import count_of
 
 #: The latest numba whose inside :mod:`hingeline._compiler` knows. Whatever comes later compiles the
 #: same kernels by its own way, which takes some three times as long.
@@ -281,6 +278,9 @@ CACHE_FOLDER = _cache_folder()
 #: Called before a kernel is compiled, with the file that will keep it, or None.
 _LISTENERS: list[Callable[[Path | None], None]] = []
 COMPILING = [0.0]  # Seconds that this process has spent on compiling, or on loading what was.
+_ASKED_FOR = [0]  # Kernels that this process has compiled or loaded.
+#: Kernels of a first fit with defaults: 4 to 7, by structure.
+_USUAL = 6
 
 
 def working_time() -> float:
@@ -344,6 +344,7 @@ class _KernelCache(NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()
+        _ASKED_FOR[0] += 1
         file = self.file(sig)
         if file is not None:
             # Whatever is wrong with a file, the kernel can be compiled.
@@ -408,10 +409,14 @@ def listen_to_compiling(listener: Callable[[Path | None], None]) -> Iterator[Non
 
 @contextlib.contextmanager
 def count_compiling(say: Callable[[str], None]) -> Iterator[None]:
-    """Say before a kernel is compiled how many that makes; nobody knows how many are left."""
-    numbers = count(1)
-    text = "compiling: {} so far"
-    with listen_to_compiling(lambda _: say(text.format(count_of(next(numbers), "kernel")))):
+    """Say before a kernel is compiled which one it is of about how many; loaded ones count."""
+    before = _ASKED_FOR[0]
+
+    def tell(file: Path | None) -> None:
+        number = _ASKED_FOR[0] - before
+        say(f"compiling kernel {number}" + (f" of about {_USUAL}" if number <= _USUAL else ""))
+
+    with listen_to_compiling(tell):
         yield
 
 

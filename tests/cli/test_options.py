@@ -425,7 +425,7 @@ def test_compiling_is_told_apart_from_training(folder, monkeypatch):
     data, model = folder / "train.conll", folder / "m.hinge"
     text = done("train", data, "-m", model)
     assert re.search(r"; read .*, write \d\.\d s, compile 2\.\d s; ", text)
-    assert told[0] == "compiling: 1 kernel so far"
+    assert re.match(r"compiling kernel \d", told[0])
 
 
 def test_the_file_says_where_it_came_from(folder):

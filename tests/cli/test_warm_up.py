@@ -90,7 +90,7 @@ import json, sys, warnings
 import numpy as np
 sys.path[:0] = {path!r}
 from cli.test_warm_up import find_calls
-from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM
+from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, _jit
 from hingeline.cli.warm_up import fit_tiny
 
 warnings.simplefilter("ignore")
@@ -108,6 +108,8 @@ for kind, X, y, numbers in FITS:
     tiny = find_calls(lambda: fit_tiny(kind, numbers))
     assert len(real) > 1
     assert real <= tiny, (kind, real - tiny)
+    usual = find_calls(lambda: kind(random_state=0).fit(X, y))
+    assert abs(len(usual) - _jit._USUAL) <= 2, usual
 """
 
 
