@@ -224,7 +224,7 @@ SOURCES = {
     "Tables\n": ["tables", "tables_fresh"],
     "Scaling": ["scaling"],
     "Many labels": ["brown"],
-    "Long sequences": ["lengths"],
+    "Long sequences": ["lengths", "lengths_weights"],
     "The default C": ["defaults_taggers"],
     "Few or noisy labels": ["defaults_few"],
     "Numbers of any size": ["defaults"],

@@ -51,6 +51,7 @@ TITLES = {
     "label_switching": "Label switching",
     "label_switching-quick": "Label switching, a quick run",
     "lengths": "Long sequences",
+    "lengths_weights": "Long sequences: weights by length",
     "memory": "Memory and a first fit",
     "multiclass": "Single labels beside LIBLINEAR",
     "ocr-large": "Handwriting, 6,251 words",
