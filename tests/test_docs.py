@@ -226,7 +226,7 @@ SOURCES = {
     "Many labels": ["brown"],
     "Long sequences": ["lengths", "lengths_weights"],
     "The default C": ["defaults_taggers"],
-    "Few or noisy labels": ["defaults_few"],
+    "Few or noisy labels": ["defaults_few", "defaults_moves"],
     "Numbers of any size": ["defaults"],
     "Tables with one label a row": ["defaults"],
 }

@@ -22,6 +22,7 @@ TITLES = {
     "conll": "Chunks: time to a small gap",
     "defaults": "Defaults: pairs, scales, tables",
     "defaults_few": "Defaults: few or noisy labels",
+    "defaults_moves": "Defaults: cheaper weights of moves",
     "defaults_taggers": "Defaults: C of taggers",
     "few_labels_citations": "Few labels: citations",
     "few_labels_citations_context": "Few labels: citations, features of neighbours",
