@@ -3,7 +3,7 @@
 One command: ``python benchmarks/defaults.py``. Grids and label sets are generated; *emotions*, with
 its features as they come, is read where ``HINGELINE_DATA`` has it. ``--taggers`` instead compares
 ``ChainSSVM``'s default C with others, on features of four kinds; ``--part few`` looks at few or
-noisy labels.
+noisy labels, ``--part moves`` at cheaper weights of moves with more sentences.
 """
 
 from __future__ import annotations
@@ -685,7 +685,7 @@ def run_tables(quick: bool) -> list[Row]:
 
 
 PARTS = ("emotions", "label sets", "label trees", "grids", "numbers", "graphs")
-PARTS += ("dicts", "pairs", "tables", "few", "all")
+PARTS += ("dicts", "pairs", "tables", "few", "moves", "all")
 
 
 def main() -> None:
@@ -700,10 +700,10 @@ def main() -> None:
     if options.taggers:
         run_taggers(options.quick)
         return
-    if options.part == "few":  # a file of its own
-        from few import run_few
+    if options.part in ("few", "moves"):  # files of their own
+        from few import run_few, run_moves
 
-        run_few(options.quick)
+        (run_few if options.part == "few" else run_moves)(options.quick)
         return
     rows = kept_rows("defaults", quick=options.quick) if options.part != "all" else []
     again = options.labels  # of label sets, rows of other sizes and other C are kept

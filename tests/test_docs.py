@@ -224,9 +224,9 @@ SOURCES = {
     "Tables\n": ["tables", "tables_fresh"],
     "Scaling": ["scaling"],
     "Many labels": ["brown"],
-    "Long sequences": ["lengths"],
+    "Long sequences": ["lengths", "lengths_weights"],
     "The default C": ["defaults_taggers"],
-    "Few or noisy labels": ["defaults_few"],
+    "Few or noisy labels": ["defaults_few", "defaults_moves"],
     "Numbers of any size": ["defaults"],
     "Tables with one label a row": ["defaults"],
 }
