@@ -21,8 +21,9 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel, working_time
+from hingeline.constraints.base import InstanceConstraint
 from hingeline.constraints.decode import climb_with_predicates, search_by_beam
-from hingeline.constraints.penalties import Penalties
+from hingeline.constraints.penalties import Penalties, change_rule, count_violations
 from hingeline.constraints.switches import SHARE, commit_switch, switch_costs
 from hingeline.core.primitives import PART, Workers
 from hingeline.core.results import DualMemory, Result
@@ -38,6 +39,10 @@ PRICES = (0.01, 0.05, 0.2)
 #: Convex problems on the way are solved to this relative gap, if the base's ``tol`` is not larger:
 #: labels of the unlabelled sequences hardly depend on it. The step kept has ``tol``.
 WAY_TOL = 0.03
+#: Learned weights of rules are raised so often, by this times the logarithm of how many times as
+#: often as by given labels a rule is broken.
+WEIGHT_CHANGES = 4
+WEIGHT_STEP = 0.5
 
 
 class AnnealingStep(NamedTuple):
@@ -58,8 +63,6 @@ class AnnealingStep(NamedTuple):
     settled: bool = True  # whether y* came out the same twice, or nearly so (``label_tol``)
     changed: float = math.nan  # share of tokens whose y* differs from that of the step before
     violations: float = math.nan  # penalty of plain predictions
-    agreement: float = math.nan  # share of tokens at which plain predictions and y* agree
-    stability: float = math.nan  # share of tokens predicted as at the step before, as it was then
     dev_score: float = math.nan  # nan without development data
     time: float = 0.0  # seconds
 
@@ -441,7 +444,6 @@ class Annealing:
         fast = {"cg_steps": 0} if data.first < data.n else {}
         self._solver = WarmSolver(data.model, self.problem, **fast)
         self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step
-        self._plain: list[Array] = []  # predictions of every step
         self._matched: tuple[Array, Array] | None = None  # weights and what _match found for them
 
     def run(self, schedule: Sequence[float] | None, choose: Any) -> tuple[Rounds, int]:
@@ -455,6 +457,8 @@ class Annealing:
         path = Rounds(AnnealingStep, self.data.model, self.dev)
         result = self._solve(0.0, NO_LABELS, WAY_TOL if len(schedule) else 0.0)
         path.interrupted = result.stop_reason == "interrupted"
+        if self.learned and len(schedule):
+            self._raise_weights(result.weights)
         self._record(path, 0, result, self._predict(result.weights), SUPERVISED)
         finished: set[int] = set()
         try:
@@ -481,6 +485,30 @@ class Annealing:
         price = C_u / (max(u, 1) * self.data.model.C)
         caps = np.concatenate([self.data.weights, np.full(u, price)])
         return self._solver.solve(caps, labels, tol)
+
+    def _raise_weights(self, w: Array) -> None:
+        """Raise weights of rules until labels under them break none oftener than given labels do.
+
+        A rule that given labels break often has next to no weight by that alone; but where the
+        labels that are found break it oftener still, it says where they are wrong. Rules that no
+        given label breaks have large weights anyway.
+        """
+        data, learned, l = self.data, self.penalties.constraints, self.data.first
+        given = data.name_labels(data.labels, 0, l)
+        single = [rule if isinstance(rule, InstanceConstraint) else None for rule in learned]
+        often = [r and not r.hard and count_violations(r, data.seen[:l], given) / l for r in single]
+        for _ in range(WEIGHT_CHANGES if any(often) else 0):
+            found = data.name_labels(self._match(w, 0.0)[0], l, data.n)
+            rules = list(self.penalties.constraints)
+            for c, (rule, rate) in enumerate(zip(rules, often, strict=True)):
+                if rate:
+                    ratio = count_violations(rule, data.words, found) / (data.n - l) / rate
+                    weight = rule.weight + WEIGHT_STEP * math.log(max(ratio, 1e-3))
+                    rules[c] = change_rule(rule, weight=max(weight, learned[c].weight))
+            if rules == self.penalties.constraints:
+                break
+            self.penalties = Penalties(rules, data.words, self.penalties.classes, unknown="ignore")
+            self._counted, self._matched = self.penalties.soften(), None
 
     def _step(self, path: Rounds, C_u: float) -> None:
         settings, problem, result = self.settings, self.problem, path.results[-1]
@@ -535,14 +563,10 @@ class Annealing:
         penalty = self.penalties.total(labels) if rounds else math.nan
         if self.learned and rounds:
             penalty *= C_u / (n - first)
-        plain = self._predict(w)
-        self._plain[at : at + 1] = [plain]
         objective = norm + labelled + unlabelled + (penalty if rounds else 0.0)
         found = (C_u, objective, norm, labelled, unlabelled, penalty, result.gap)
         row = step._asdict() | dict(zip(AnnealingStep._fields, found, strict=False))
-        row["violations"] = self._counted.total(plain)
-        row["agreement"] = float(np.mean(labels == plain)) if len(labels) else math.nan
-        row["stability"] = float(np.mean(self._plain[at - 1] == plain)) if at else math.nan
+        row["violations"] = self._counted.total(self._predict(w))
         step = path.add(result, labels, at, **row)
         if self.settings.verbose and not again:
             if len(path.steps) == 1:

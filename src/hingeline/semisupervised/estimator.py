@@ -63,6 +63,11 @@ class PartlyLabelled:
         tokens = model._with_constant(self.matrix[a:b])
         return model._make(tokens, self.offsets[lo : hi + 1] - a, padded)
 
+    def name_labels(self, labels: Array, lo: int, hi: int) -> list[list[Any]]:
+        """The labels of the sequences ``lo ≤ i < hi`` for the numbers of theirs."""
+        cuts = self.offsets[lo + 1 : hi] - self.offsets[lo]
+        return [part.tolist() for part in np.split(self.model.classes_[labels], cuts)]
+
     def restore_order(self, labels: Array) -> list[Array]:
         """Labels of all sequences in the caller's order, for those of the unlabelled tokens."""
         numbers = np.concatenate([self.labels, labels])
@@ -394,9 +399,9 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             warn(f"{what} have no effect. Mark unlabelled sequences with None.")
         self.constraints_ = as_constraints(self.constraints)
         if self.weights == "learned":
-            known = np.split(model.classes_[data.labels], data.offsets[1 : data.first])
-            given = data.seen[: data.first], [part.tolist() for part in known]
-            self.constraints_ = learn_constraints(self.constraints_, *given)
+            known = data.name_labels(data.labels, 0, data.first)
+            given = data.seen[: data.first]
+            self.constraints_ = learn_constraints(self.constraints_, given, known)
         penalties = Penalties(self.constraints_, data.words, model.classes_.tolist())
         text = "label switching cannot use Python predicates: leave them out, or set max_sweeps=0."
         require(not (penalties.predicates and self.max_sweeps), text)
@@ -410,6 +415,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             rng = np.random.default_rng(seed)
             search = annealing.Annealing(self, data, penalties, workers, rng, dev)
             path, chosen = search.run(schedule, choices[select])
+        self.constraints_ = search.penalties.constraints
         idle = select == "violations" and chosen == 0 and not self.constraints_
         if idle and data.first < data.n:
             what = "without constraints nothing shows whether unlabelled sequences helped, so"
