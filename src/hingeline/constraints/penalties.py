@@ -426,7 +426,8 @@ def learn_constraints(
         if rule.hard:
             found.append(rule)
         elif isinstance(rule, base.InstanceConstraint):
-            broken = count_violations(rule, X, Y)
+            one = change_rule(rule, weight=1.0)
+            broken = sum(one.cost(x, y) for x, y in zip(X, Y, strict=True))
             cost = -math.log((broken + PRIOR[0]) / (len(X) + PRIOR[1]))
             found.append(change_rule(rule, weight=max(cost, 2.0 * cost - 1.0, 0.0)))
         elif isinstance(rule, base.CorpusConstraint) and len(X) >= FEWEST:
@@ -440,12 +441,6 @@ def learn_constraints(
             bounds = {"equals": None, "at_least": low, "at_most": high}
             found.append(change_rule(rule, weight=weight, penalty="squared", **bounds))
     return found
-
-
-def count_violations(rule: base.Constraint, X: Any, Y: Any) -> float:
-    """Violations of all sequences, in the form that is penalised."""
-    one = change_rule(rule, weight=1.0)
-    return float(sum(one.cost(x, y) for x, y in zip(X, Y, strict=True)))
 
 
 def change_rule(rule: Any, **values: Any) -> Any:

@@ -23,7 +23,7 @@ from hingeline._checks import Array
 from hingeline._jit import helper, kernel, working_time
 from hingeline.constraints.base import InstanceConstraint
 from hingeline.constraints.decode import climb_with_predicates, search_by_beam
-from hingeline.constraints.penalties import Penalties, change_rule, count_violations
+from hingeline.constraints.penalties import Penalties, change_rule
 from hingeline.constraints.switches import SHARE, commit_switch, switch_costs
 from hingeline.core.primitives import PART, Workers
 from hingeline.core.results import DualMemory, Result
@@ -39,8 +39,7 @@ PRICES = (0.01, 0.05, 0.2)
 #: Convex problems on the way are solved to this relative gap, if the base's ``tol`` is not larger:
 #: labels of the unlabelled sequences hardly depend on it. The step kept has ``tol``.
 WAY_TOL = 0.03
-#: Learned weights of rules are raised so often, by this times the logarithm of how many times as
-#: often as by given labels a rule is broken.
+#: Learned weights of rules are raised so often, by this times the logarithm of a ratio of rates.
 WEIGHT_CHANGES = 4
 WEIGHT_STEP = 0.5
 
@@ -489,25 +488,27 @@ class Annealing:
     def _raise_weights(self, w: Array) -> None:
         """Raise weights of rules until labels under them break none oftener than given labels do.
 
-        A rule that given labels break often has next to no weight by that alone; but where the
-        labels that are found break it oftener still, it says where they are wrong. Rules that no
-        given label breaks have large weights anyway.
+        A rule that given labels break often has next to no weight for that alone; but where the
+        labels that are found break it oftener still, it shows what is wrong with them. Rules that
+        no given label breaks have large weights anyway.
         """
-        data, learned, l = self.data, self.penalties.constraints, self.data.first
-        given = data.name_labels(data.labels, 0, l)
-        single = [rule if isinstance(rule, InstanceConstraint) else None for rule in learned]
-        often = [r and not r.hard and count_violations(r, data.seen[:l], given) / l for r in single]
-        for _ in range(WEIGHT_CHANGES if any(often) else 0):
-            found = data.name_labels(self._match(w, 0.0)[0], l, data.n)
-            rules = list(self.penalties.constraints)
-            for c, (rule, rate) in enumerate(zip(rules, often, strict=True)):
-                if rate:
-                    ratio = count_violations(rule, data.words, found) / (data.n - l) / rate
-                    weight = rule.weight + WEIGHT_STEP * math.log(max(ratio, 1e-3))
-                    rules[c] = change_rule(rule, weight=max(weight, learned[c].weight))
+        data, learned, classes = self.data, self.penalties.constraints, self.penalties.classes
+        found: dict[int, tuple[float, Penalties]] = {}  # of rules that given labels break
+        for c, rule in enumerate(learned):
+            if isinstance(rule, InstanceConstraint) and not rule.hard:
+                unit = [change_rule(rule, weight=1.0)]
+                known = Penalties(unit, data.seen[: data.first], classes, unknown="ignore")
+                if rate := known.total(data.labels) / data.first:
+                    found[c] = rate, Penalties(unit, data.words, classes, unknown="ignore")
+        for _ in range(WEIGHT_CHANGES if found else 0):
+            labels, rules = self._match(w, 0.0)[0], list(self.penalties.constraints)
+            for c, (rate, unlabelled) in found.items():
+                ratio = unlabelled.total(labels) / (data.n - data.first) / rate
+                weight = rules[c].weight + WEIGHT_STEP * math.log(max(ratio, 1e-3))
+                rules[c] = change_rule(rules[c], weight=max(weight, learned[c].weight))
             if rules == self.penalties.constraints:
                 break
-            self.penalties = Penalties(rules, data.words, self.penalties.classes, unknown="ignore")
+            self.penalties = Penalties(rules, data.words, classes, unknown="ignore")
             self._counted, self._matched = self.penalties.soften(), None
 
     def _step(self, path: Rounds, C_u: float) -> None:

@@ -63,11 +63,6 @@ class PartlyLabelled:
         tokens = model._with_constant(self.matrix[a:b])
         return model._make(tokens, self.offsets[lo : hi + 1] - a, padded)
 
-    def name_labels(self, labels: Array, lo: int, hi: int) -> list[list[Any]]:
-        """The labels of the sequences ``lo ≤ i < hi`` for the numbers of theirs."""
-        cuts = self.offsets[lo + 1 : hi] - self.offsets[lo]
-        return [part.tolist() for part in np.split(self.model.classes_[labels], cuts)]
-
     def restore_order(self, labels: Array) -> list[Array]:
         """Labels of all sequences in the caller's order, for those of the unlabelled tokens."""
         numbers = np.concatenate([self.labels, labels])
@@ -305,7 +300,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         step removes; or the last. None: ``"dev"`` if there is such data, else ``"violations"``.
     weights : {"learned", "given"}, default="learned"
         Whether :func:`~hingeline.constraints.learn_constraints` learns weights of constraints, and
-        bounds of corpus-level ones, from the labelled sequences, or both are given, as printed.
+        bounds of corpus-level ones, from the labelled sequences, and weights are raised until
+        unlabelled ones break none oftener; or both are given, as printed.
     start : {"beam", "viterbi"}, default="beam"
         Labels of the unlabelled sequences are those of the highest score minus penalty, found by
         beam search under the instance-level constraints; or, as printed, they start at those of the
@@ -399,9 +395,9 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             warn(f"{what} have no effect. Mark unlabelled sequences with None.")
         self.constraints_ = as_constraints(self.constraints)
         if self.weights == "learned":
-            known = data.name_labels(data.labels, 0, data.first)
-            given = data.seen[: data.first]
-            self.constraints_ = learn_constraints(self.constraints_, given, known)
+            known = np.split(model.classes_[data.labels], data.offsets[1 : data.first])
+            given = data.seen[: data.first], [part.tolist() for part in known]
+            self.constraints_ = learn_constraints(self.constraints_, *given)
         penalties = Penalties(self.constraints_, data.words, model.classes_.tolist())
         text = "label switching cannot use Python predicates: leave them out, or set max_sweeps=0."
         require(not (penalties.predicates and self.max_sweeps), text)
@@ -514,7 +510,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         make: Any = AnnealingStep
         try:
             rows = (row.items() for row in record["steps"])
-            steps = [make(**{k: math.nan if v is None else v for k, v in row}) for row in rows]
+            known = ([own for own in row if own[0] in make._fields] for row in rows)
+            steps = [make(**{k: math.nan if v is None else v for k, v in row}) for row in known]
             chosen = int(record["selected"])
             steps[chosen]
             weights, words = str(record["weights"]), bool(record["words"])
