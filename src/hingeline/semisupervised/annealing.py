@@ -39,9 +39,11 @@ PRICES = (0.01, 0.05, 0.2)
 #: Convex problems on the way are solved to this relative gap, if the base's ``tol`` is not larger:
 #: labels of the unlabelled sequences hardly depend on it. The step kept has ``tol``.
 WAY_TOL = 0.03
-#: Learned weights of rules are raised so often, by this times the logarithm of a ratio of rates.
+#: Learned weights of rules are raised so often, by this times the logarithm of a ratio of rates, or
+#: until none would change by more than the tolerance.
 WEIGHT_CHANGES = 4
 WEIGHT_STEP = 0.5
+WEIGHT_TOL = 0.05
 
 
 class AnnealingStep(NamedTuple):
@@ -456,7 +458,7 @@ class Annealing:
         path = Rounds(AnnealingStep, self.data.model, self.dev)
         result = self._solve(0.0, NO_LABELS, WAY_TOL if len(schedule) else 0.0)
         path.interrupted = result.stop_reason == "interrupted"
-        if self.learned and len(schedule):
+        if self.learned and len(schedule) and not path.interrupted:
             self._raise_weights(result.weights)
         self._record(path, 0, result, self._predict(result.weights), SUPERVISED)
         finished: set[int] = set()
@@ -501,12 +503,13 @@ class Annealing:
                 if rate := known.total(data.labels) / data.first:
                     found[c] = rate, Penalties(unit, data.words, classes, unknown="ignore")
         for _ in range(WEIGHT_CHANGES if found else 0):
-            labels, rules = self._match(w, 0.0)[0], list(self.penalties.constraints)
+            labels, before = self._match(w, 0.0)[0], self.penalties.constraints
+            rules = list(before)
             for c, (rate, unlabelled) in found.items():
                 ratio = unlabelled.total(labels) / (data.n - data.first) / rate
                 weight = rules[c].weight + WEIGHT_STEP * math.log(max(ratio, 1e-3))
                 rules[c] = change_rule(rules[c], weight=max(weight, learned[c].weight))
-            if rules == self.penalties.constraints:
+            if max(abs(rules[c].weight - before[c].weight) for c in found) < WEIGHT_TOL:
                 break
             self.penalties = Penalties(rules, data.words, classes, unknown="ignore")
             self._counted, self._matched = self.penalties.soften(), None
