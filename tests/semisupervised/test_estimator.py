@@ -17,6 +17,7 @@ from hingeline.baselines import TransductiveSSVM
 from hingeline.constraints.penalties import Penalties
 from hingeline.features import TokenTemplates
 from hingeline.modelfile.files import read_model, write_model
+from hingeline.semisupervised import annealing
 from hingeline.semisupervised.annealing import choose_by_violations
 from hingeline.semisupervised.estimator import label_under
 
@@ -104,6 +105,51 @@ def test_rules_with_learned_weights_count_at_prediction(fitted, tmp_path):
     assert found == [labels.tolist() for labels in loaded.predict(X)]
     under = [labels.tolist() for labels in given.predict(X, constrained=True)]
     assert under == [labels.tolist() for labels in loaded.predict(X, constrained=True)] != found
+
+
+@pytest.mark.parametrize("seed", [0, slow(1), slow(2), slow(3)])
+def test_a_rule_that_given_labels_break_is_broken_no_oftener_in_labels_that_are_found(
+    seed, monkeypatch
+):
+    """Labels change at full stops in 60 % of the cases, but the model thinks in far fewer."""
+    rules = [cs.ChangeOnlyAt(r"\."), cs.StartsWith("A")]
+    (X, y), (unlabelled, _), (X_test, y_test) = (
+        _stopped(seed + place, n) for place, n in ((0, 6), (100, 40), (200, 60))
+    )
+    alone = cs.learn_constraints(rules, X, y)
+    found, scores = [], []
+    for changes in (0, annealing.WEIGHT_CHANGES):
+        monkeypatch.setattr(annealing, "WEIGHT_CHANGES", changes)
+        semi = SemiSupervisedSSVM(ChainSSVM(C=0.1), rules, random_state=0)
+        semi.fit(X + unlabelled, y + [None] * 40)
+        given, later = (
+            cs.check(rules, words, [part.tolist() for part in labels]).rows[0].violation
+            for words, labels in ((X, semi.transduction_[:6]), (unlabelled, semi.transduction_[6:]))
+        )
+        found.append(later / 40 / (given / 6))
+        scores.append(semi.score(X_test, y_test))
+        assert (semi.constraints_ == alone) == (not changes)
+    assert semi.constraints_[1] == alone[1]  # which no given label breaks
+    assert semi.constraints_[0].weight > alone[0].weight + 0.1
+    assert found[1] < 1.25 < 1.5 < found[0]
+    assert scores[1] > scores[0]
+
+
+def _stopped(seed: int, n: int) -> tuple[list[list[str]], list[list[str]]]:
+    """Two runs of A, B and C each; behind six runs of ten stands a full stop."""
+    rng = np.random.default_rng(seed)
+    X, Y = [], []
+    for _ in range(n):
+        x: list[str] = []
+        y: list[str] = []
+        for label in "ABCABC":
+            sources = [label if rng.random() < 0.7 else rng.choice(list("ABC")) for _ in range(3)]
+            x += [f"{source.lower()}{rng.integers(8)}" for source in sources]
+            x += ["."] * (rng.random() < 0.6)
+            y += [label] * (len(x) - len(y))
+        X.append(x)
+        Y.append(y)
+    return X, Y
 
 
 def test_rules_that_saw_words_in_training_want_them_at_prediction(tmp_path):
@@ -310,6 +356,17 @@ def test_files_hold_the_chosen_model_and_the_record(fitted, tmp_path):
     fitted.base_.save(tmp_path / "plain.hinge")
     with pytest.raises(ValueError, match=r"ChainSSVM\.load"):
         SemiSupervisedSSVM.load(tmp_path / "plain.hinge")
+
+
+def test_a_record_may_have_columns_that_are_no_more(fitted, tmp_path):
+    path = tmp_path / "semi.hinge"
+    fitted.save(path)
+    header, arrays = read_model(path)
+    for step in header["metadata"]["semisupervised"]["steps"]:
+        step["stability"] = 0.9
+    write_model(path, header, arrays)
+    found = SemiSupervisedSSVM.load(path).steps_
+    assert [step.C_u for step in found] == [step.C_u for step in fitted.steps_]
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel, working_time
+from hingeline.constraints.base import InstanceConstraint
 from hingeline.constraints.decode import climb_with_predicates, search_by_beam
-from hingeline.constraints.penalties import Penalties
+from hingeline.constraints.penalties import Penalties, change_rule
 from hingeline.constraints.switches import SHARE, commit_switch, switch_costs
 from hingeline.core.primitives import PART, Workers
 from hingeline.core.results import DualMemory, Result
@@ -38,6 +39,10 @@ PRICES = (0.01, 0.05, 0.2)
 #: Convex problems on the way are solved to this relative gap, if the base's ``tol`` is not larger:
 #: labels of the unlabelled sequences hardly depend on it. The step kept has ``tol``.
 WAY_TOL = 0.03
+#: Learned weights of rules are raised so often, by this times the logarithm of a ratio of rates.
+#: Stopping once they would change by less than 0.05 was worse.
+WEIGHT_CHANGES = 4
+WEIGHT_STEP = 0.5
 
 
 class AnnealingStep(NamedTuple):
@@ -58,8 +63,6 @@ class AnnealingStep(NamedTuple):
     settled: bool = True  # whether y* came out the same twice, or nearly so (``label_tol``)
     changed: float = math.nan  # share of tokens whose y* differs from that of the step before
     violations: float = math.nan  # penalty of plain predictions
-    agreement: float = math.nan  # share of tokens at which plain predictions and y* agree
-    stability: float = math.nan  # share of tokens predicted as at the step before, as it was then
     dev_score: float = math.nan  # nan without development data
     time: float = 0.0  # seconds
 
@@ -441,7 +444,6 @@ class Annealing:
         fast = {"cg_steps": 0} if data.first < data.n else {}
         self._solver = WarmSolver(data.model, self.problem, **fast)
         self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step
-        self._plain: list[Array] = []  # predictions of every step
         self._matched: tuple[Array, Array] | None = None  # weights and what _match found for them
 
     def run(self, schedule: Sequence[float] | None, choose: Any) -> tuple[Rounds, int]:
@@ -455,6 +457,8 @@ class Annealing:
         path = Rounds(AnnealingStep, self.data.model, self.dev)
         result = self._solve(0.0, NO_LABELS, WAY_TOL if len(schedule) else 0.0)
         path.interrupted = result.stop_reason == "interrupted"
+        if self.learned and len(schedule) and not path.interrupted:
+            self._raise_weights(result.weights)
         self._record(path, 0, result, self._predict(result.weights), SUPERVISED)
         finished: set[int] = set()
         try:
@@ -481,6 +485,32 @@ class Annealing:
         price = C_u / (max(u, 1) * self.data.model.C)
         caps = np.concatenate([self.data.weights, np.full(u, price)])
         return self._solver.solve(caps, labels, tol)
+
+    def _raise_weights(self, w: Array) -> None:
+        """Raise weights of rules until labels under them break none oftener than given labels do.
+
+        A rule that given labels break often has next to no weight for that alone; but where the
+        labels that are found break it oftener still, it shows what is wrong with them. Rules that
+        no given label breaks have large weights anyway.
+        """
+        data, learned, classes = self.data, self.penalties.constraints, self.penalties.classes
+        found: dict[int, tuple[float, Penalties]] = {}  # of rules that given labels break
+        for c, rule in enumerate(learned):
+            if isinstance(rule, InstanceConstraint) and not rule.hard:
+                unit = [change_rule(rule, weight=1.0)]
+                known = Penalties(unit, data.seen[: data.first], classes, unknown="ignore")
+                if rate := known.total(data.labels) / data.first:
+                    found[c] = rate, Penalties(unit, data.words, classes, unknown="ignore")
+        for _ in range(WEIGHT_CHANGES if found else 0):
+            labels, rules = self._match(w, 0.0)[0], list(self.penalties.constraints)
+            for c, (rate, unlabelled) in found.items():
+                ratio = unlabelled.total(labels) / (data.n - data.first) / rate
+                weight = rules[c].weight + WEIGHT_STEP * math.log(max(ratio, 1e-3))
+                rules[c] = change_rule(rules[c], weight=max(weight, learned[c].weight))
+            if rules == self.penalties.constraints:
+                break
+            self.penalties = Penalties(rules, data.words, classes, unknown="ignore")
+            self._counted, self._matched = self.penalties.soften(), None
 
     def _step(self, path: Rounds, C_u: float) -> None:
         settings, problem, result = self.settings, self.problem, path.results[-1]
@@ -535,14 +565,10 @@ class Annealing:
         penalty = self.penalties.total(labels) if rounds else math.nan
         if self.learned and rounds:
             penalty *= C_u / (n - first)
-        plain = self._predict(w)
-        self._plain[at : at + 1] = [plain]
         objective = norm + labelled + unlabelled + (penalty if rounds else 0.0)
         found = (C_u, objective, norm, labelled, unlabelled, penalty, result.gap)
         row = step._asdict() | dict(zip(AnnealingStep._fields, found, strict=False))
-        row["violations"] = self._counted.total(plain)
-        row["agreement"] = float(np.mean(labels == plain)) if len(labels) else math.nan
-        row["stability"] = float(np.mean(self._plain[at - 1] == plain)) if at else math.nan
+        row["violations"] = self._counted.total(self._predict(w))
         step = path.add(result, labels, at, **row)
         if self.settings.verbose and not again:
             if len(path.steps) == 1:

@@ -300,7 +300,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         step removes; or the last. None: ``"dev"`` if there is such data, else ``"violations"``.
     weights : {"learned", "given"}, default="learned"
         Whether :func:`~hingeline.constraints.learn_constraints` learns weights of constraints, and
-        bounds of corpus-level ones, from the labelled sequences, or both are given, as printed.
+        bounds of corpus-level ones, from the labelled sequences, and weights are raised until
+        unlabelled ones break none oftener; or both are given, as printed.
     start : {"beam", "viterbi"}, default="beam"
         Labels of the unlabelled sequences are those of the highest score minus penalty, found by
         beam search under the instance-level constraints; or, as printed, they start at those of the
@@ -410,6 +411,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             rng = np.random.default_rng(seed)
             search = annealing.Annealing(self, data, penalties, workers, rng, dev)
             path, chosen = search.run(schedule, choices[select])
+        self.constraints_ = search.penalties.constraints
         idle = select == "violations" and chosen == 0 and not self.constraints_
         if idle and data.first < data.n:
             what = "without constraints nothing shows whether unlabelled sequences helped, so"
@@ -508,7 +510,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         make: Any = AnnealingStep
         try:
             rows = (row.items() for row in record["steps"])
-            steps = [make(**{k: math.nan if v is None else v for k, v in row}) for row in rows]
+            known = ([own for own in row if own[0] in make._fields] for row in rows)
+            steps = [make(**{k: math.nan if v is None else v for k, v in row}) for row in known]
             chosen = int(record["selected"])
             steps[chosen]
             weights, words = str(record["weights"]), bool(record["words"])
