@@ -63,7 +63,8 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, IsADirectoryError) and (name := error.filename):
         return f"{name} is a folder: name a file in it, or all of them: '{name}/*'."
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+        name = error.filename  # '' of a variable of the shell that is not set
+        return f"{error.strerror}." if name is None else f"{name or repr(name)}: {error.strerror}."
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return f"{str(error).removesuffix('.')}{notes}." if notes else str(error)
 
