@@ -200,7 +200,7 @@ class HeldOut:
         self, name: str, estimator: Any, compiled: Compiled, weights: Array, workers: Workers
     ) -> None:
         active = np.flatnonzero(weights > 0.0)
-        what = f"{name}='auto' holds out one example in {FIFTH}, and there are only"
+        what = f"{name}='auto' needs {2 * FIFTH} examples (of weight above 0), and there are only"
         require(len(active) >= 2 * FIFTH, f"{what} {len(active)}: give {name} as a number.")
         seed = draw_seed(estimator.random_state)
         self.held = np.zeros(len(weights), dtype=bool)
