@@ -97,6 +97,9 @@ def test_doubts_and_missing_columns(model, tmp_path):
     file = write(tmp_path / "file.csv", table(60, 0, ",", ("class", "size", "weight")))
     told = run("train", file, "-m", tmp_path / "m.hinge", "--max-iter", 1).stderr
     assert "58 different labels: is weight the column of the labels (--label)?" in told
+    text = "age,city,class\n" + "".join(f"{i},{'AB'[i % 2]},{i % 3}\n" for i in range(9))
+    told = run("train", write(file, text), "-m", tmp_path / "m.hinge").stderr
+    assert "The labels are the column city: --label class takes another." in told
     file = write(tmp_path / "few.csv", table(5, 0, ",", ("size", "kind")))
     assert "there is no column 'weight': there are size, kind." in refused("predict", model, file)
     none = "there is no column 'x': there are size, kind."

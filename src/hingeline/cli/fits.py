@@ -47,7 +47,7 @@ from hingeline.schemes import explain_invalid, is_tag
 
 Learn = Callable[[], Any]
 #: Names of a column that are labels rather than what they are learnt from, letters only.
-_LIKELY = re.compile(r"tags?|labels?|entity|bio|iob|ner(tags?)?")
+_LIKELY = re.compile(r"tags?|labels?|entity|bio|iob|ner(tags?)?|class|target")
 
 
 def parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> list[float]:
@@ -95,9 +95,10 @@ def doubt_labels(samples: files.Samples, chosen: str | None, columns: str | None
         yield f"All words are one sentence: {how}."
     if not table and (layout.kind != "tokens" or layout.task == "dependencies"):
         return
-    likely = [name for name in layout.names if _LIKELY.fullmatch(plain_name(name))]
+    names = [*(layout.names or layout.columns), layout.label]
+    likely = [name for name in names if _LIKELY.fullmatch(plain_name(name))]
     if chosen is None and likely and layout.label not in likely:
-        yield f"The labels are the last column, {layout.label}: --label {likely[-1]} takes another."
+        yield f"The labels are the column {layout.label}: --label {likely[-1]} takes another."
     counts = Counter(samples.y.tolist() if table else chain.from_iterable(samples.y))
     distinct, n = set(counts), counts.total()
     named = columns is None and layout.names != [*default_names(len(layout.names))]
