@@ -93,6 +93,18 @@ def test_what_is_refused(text, message, tmp_path):
     assert message in refused("train", file, "-m", tmp_path / "m.hinge", *options)
 
 
+@pytest.mark.parametrize("options", [["-q"], ["--json"]])
+def test_a_warning_is_never_left_out(options, tmp_path):
+    """Four labels of which a row has any: nothing can be learnt, and the certificate is fine."""
+    text = "a,k\n" + "".join(f"{i % 5},k{i // 5 % 4}\n" for i in range(80))
+    result = run("train", write(tmp_path / "t.csv", text), "-m", tmp_path / "m.hinge", *options)
+    assert result.exit_code == 0
+    assert "no weights are better than 0" in result.stderr
+    assert "Add features, or use --slack sum." in result.stderr
+    assert "pass" not in result.stderr
+    assert "no weights" not in result.stdout
+
+
 def test_doubts_and_missing_columns(model, tmp_path):
     file = write(tmp_path / "file.csv", table(60, 0, ",", ("class", "size", "weight")))
     told = run("train", file, "-m", tmp_path / "m.hinge", "--max-iter", 1).stderr

@@ -110,9 +110,7 @@ class _Group(TyperGroup):
         except BrokenPipeError:  # the reader of our output has enough
             raise typer.Exit(0) from None
         except (ValueError, OSError, MemoryError, _UsageError) as error:
-            text = _sentence(error)
-            text = _PARAMETER.sub(lambda m: f"{flag(m[1] or m[2])} {m[4] or ''}".rstrip(), text)
-            typer.echo(f"hingeline: {text}", err=True)
+            typer.echo(f"hingeline: {name_options(_sentence(error))}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("hingeline: interrupted", err=True)
@@ -240,13 +238,18 @@ NJobs = Annotated[
 ]
 Seed = Annotated[int, Option(min=0, max=MOST_SEED, help="Random seed.")]
 Workers = Annotated[str | None, Option(help="Processes, or a Dask scheduler (tcp://host:8786).")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results only, no progress.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results and warnings, no progress.")]
 Json = Annotated[bool, Option("--json", help="Print results as JSON.")]
 
 
 def flag(name: str) -> str:
     """How an option is written."""
     return f"--{name.replace('_', '-')}"
+
+
+def name_options(text: str) -> str:
+    """What the library says, with options in place of its parameters."""
+    return _PARAMETER.sub(lambda m: f"{flag(m[1] or m[2])} {m[4] or ''}".rstrip(), text)
 
 
 def split_names(text: str | None) -> list[str] | None:

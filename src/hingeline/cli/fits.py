@@ -30,7 +30,7 @@ from hingeline._checks import positive, require
 from hingeline._jit import COMPILING, count_compiling, working_time
 from hingeline._words import bound_text, count_of
 from hingeline.cli import files
-from hingeline.cli.app import INTERRUPTED, blame, check_target, flag, split_numbers
+from hingeline.cli.app import INTERRUPTED, blame, check_target, flag, name_options, split_numbers
 from hingeline.core.loop import Reporter
 from hingeline.core.results import finite, list_rows, relative
 from hingeline.data.conll import plain_name
@@ -183,9 +183,9 @@ class FitProgress(Progress):
         if not self.disable:  # older versions of rich print an empty line otherwise
             super().stop()
 
-    def say(self, line: str) -> None:
-        """Print a line above the bars."""
-        if not self.quiet:
+    def say(self, line: str, always: bool = False) -> None:
+        """Print a line above the bars; what is quiet says only what it ``always`` must."""
+        if always or not self.quiet:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def read(
@@ -243,7 +243,7 @@ class FitProgress(Progress):
         """Say what the library warns of, but for convergence: the command shows the gap."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.showwarning = lambda message, *place: self.say(str(message))
+            warnings.showwarning = lambda m, *place: self.say(name_options(str(m)), always=True)
             yield
 
 
