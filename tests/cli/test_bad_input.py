@@ -73,6 +73,8 @@ def test_missing_files_and_folders(models, tmp_path):
             first = [] if command in ("train", "info") else [models / "conll.hinge"]
             last = ["-m", tmp_path / "m"] if command == "train" else []
             assert str(file) in refused(command, *first, file, *last)
+    # A variable of the shell that is not set.
+    assert refused("train", "", "-m", tmp_path / "m") == "'': No such file or directory."
     file = tmp_path / "folder"
     file.mkdir()
     for message in everywhere(models, file):

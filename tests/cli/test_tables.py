@@ -93,10 +93,25 @@ def test_what_is_refused(text, message, tmp_path):
     assert message in refused("train", file, "-m", tmp_path / "m.hinge", *options)
 
 
+@pytest.mark.parametrize("options", [["-q"], ["--json"]])
+def test_a_warning_is_never_left_out(options, tmp_path):
+    """Four labels of which a row has any: nothing can be learnt, and the certificate is fine."""
+    text = "a,k\n" + "".join(f"{i % 5},k{i // 5 % 4}\n" for i in range(80))
+    result = run("train", write(tmp_path / "t.csv", text), "-m", tmp_path / "m.hinge", *options)
+    assert result.exit_code == 0
+    assert "no weights are better than 0" in result.stderr
+    assert "Add features, or use --slack sum." in result.stderr
+    assert "pass" not in result.stderr
+    assert "no weights" not in result.stdout
+
+
 def test_doubts_and_missing_columns(model, tmp_path):
     file = write(tmp_path / "file.csv", table(60, 0, ",", ("class", "size", "weight")))
     told = run("train", file, "-m", tmp_path / "m.hinge", "--max-iter", 1).stderr
     assert "58 different labels: is weight the column of the labels (--label)?" in told
+    text = "age,city,class\n" + "".join(f"{i},{'AB'[i % 2]},{i % 3}\n" for i in range(9))
+    told = run("train", write(file, text), "-m", tmp_path / "m.hinge").stderr
+    assert "The labels are the column city: --label class takes another." in told
     file = write(tmp_path / "few.csv", table(5, 0, ",", ("size", "kind")))
     assert "there is no column 'weight': there are size, kind." in refused("predict", model, file)
     none = "there is no column 'x': there are size, kind."

@@ -268,7 +268,7 @@ def test_words_that_are_one_sentence_are_said(content, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("tag,word,pos\nB,Ann,N\nO,ran,V\n", "The labels are the last column, pos: --label tag"),
+        ("tag,word,pos\nB,Ann,N\nO,ran,V\n", "The labels are the column pos: --label tag"),
         ("Ann O\nran O\n\nBob O\n", "All labels are O: is col1 the column of the labels"),
         ("".join(f"O w{i}\n\n" for i in range(101)), "There are 101 different labels: is col1 the"),
     ],

@@ -210,8 +210,8 @@ def test_svmlight_keeps_queries_and_comments():
 @pytest.mark.parametrize(
     ("text", "to", "kwargs", "message"),
     [
-        (CONLL, "svmlight", {}, "conll cannot be converted to svmlight: use one of conll, conl"),
-        ("1 1:1\n", "arff", {}, "svmlight cannot be converted to arff: use one of svmlight"),
+        (CONLL, "svmlight", {}, "conll cannot be converted to svmlight, only to conll, conl"),
+        ("1 1:1\n", "arff", {}, "svmlight cannot be converted to arff, only to svmlight"),
         ("1 qid:1 1:1\n", "letters", {}, "svmhmm cannot be converted to letters"),
         (CONLL, "nothing", {}, "there is no format 'nothing'"),
         ("1 1:1\n", "svmlight", {"columns": ["a"]}, "columns cannot be chosen from svmlight"),

@@ -151,7 +151,7 @@ def test_other_estimators(tmp_path: Any) -> None:
 
 def test_bad_input() -> None:
     X, y = rows(9)
-    with pytest.raises(ValueError, match=r"C='auto' holds out one example in 5.*only 9.*number"):
+    with pytest.raises(ValueError, match=r"C='auto' needs 10 examples.*only 9.*number"):
         MulticlassSSVM("auto").fit(X, y)
     with pytest.raises(TypeError, match=r"C must be a number or 'auto', got 'scale'"):
         SSVM(None, "scale").fit(X, y)

@@ -246,6 +246,20 @@ def test_a_ranking_that_forgets_the_loss(seed: int, knows: str) -> None:
         SSVM(Forgetful()).fit(X, y)
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_loss_that_is_none(labelled: Any, wrong: float, exact: bool) -> None:
+    """Of the true output it is 0; for others a fit would run to max_iter and blame the oracle."""
+
+    class Lossy(Faster):
+        def loss(self, y_true: Any, y: Any) -> float:
+            return wrong if y_true[0] != y[0] else 0.0
+
+    Lossy.exact = exact
+    with pytest.raises(ValueError, match=r"loss\(y\[\d\], y\) is .*finite and at least 0"):
+        SSVM(Lossy(), max_iter=3).fit(*labelled)
+
+
 class Priced(Structure):
     """Three classes; what a mistake costs is the last number of x."""
 

@@ -306,9 +306,19 @@ def test_auto_looks_near_the_least_nu(seed: int) -> None:
     assert model.score(X, y) > 0.6
 
 
+def test_a_margin_that_is_next_to_none() -> None:
+    """Any nu is above the least value, 0, of separable data: the warning must not deny it."""
+    X, y = np.array([[1e-5], [-1e-5]] * 5), [0, 1] * 5
+    model = MulticlassSSVM(slack="nu", nu=0.1, scale=False, random_state=0)
+    with pytest.warns(UserWarning, match=r"or leaves a margin below 0.0001 of .* scale the feat"):
+        model.fit(X, y)
+    assert model.rho_ == 0.0
+    assert model.set_params(scale=True).fit(X, y).rho_ > 0.0
+
+
 def test_auto_needs_examples() -> None:
     X, y = words(8)
-    with pytest.raises(ValueError, match="holds out one example in 5, and there are only 8"):
+    with pytest.raises(ValueError, match=r"nu='auto' needs 10 examples .*only 8"):
         ChainSSVM(slack="nu", nu="auto").fit(X, y)
 
 

@@ -63,7 +63,8 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, IsADirectoryError) and (name := error.filename):
         return f"{name} is a folder: name a file in it, or all of them: '{name}/*'."
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+        name = error.filename  # '' of a variable of the shell that is not set
+        return f"{error.strerror}." if name is None else f"{name or repr(name)}: {error.strerror}."
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return f"{str(error).removesuffix('.')}{notes}." if notes else str(error)
 
@@ -109,9 +110,7 @@ class _Group(TyperGroup):
         except BrokenPipeError:  # the reader of our output has enough
             raise typer.Exit(0) from None
         except (ValueError, OSError, MemoryError, _UsageError) as error:
-            text = _sentence(error)
-            text = _PARAMETER.sub(lambda m: f"{flag(m[1] or m[2])} {m[4] or ''}".rstrip(), text)
-            typer.echo(f"hingeline: {text}", err=True)
+            typer.echo(f"hingeline: {name_options(_sentence(error))}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("hingeline: interrupted", err=True)
@@ -239,13 +238,18 @@ NJobs = Annotated[
 ]
 Seed = Annotated[int, Option(min=0, max=MOST_SEED, help="Random seed.")]
 Workers = Annotated[str | None, Option(help="Processes, or a Dask scheduler (tcp://host:8786).")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results only, no progress.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results and warnings, no progress.")]
 Json = Annotated[bool, Option("--json", help="Print results as JSON.")]
 
 
 def flag(name: str) -> str:
     """How an option is written."""
     return f"--{name.replace('_', '-')}"
+
+
+def name_options(text: str) -> str:
+    """What the library says, with options in place of its parameters."""
+    return _PARAMETER.sub(lambda m: f"{flag(m[1] or m[2])} {m[4] or ''}".rstrip(), text)
 
 
 def split_names(text: str | None) -> list[str] | None:

@@ -30,7 +30,7 @@ from hingeline._checks import positive, require
 from hingeline._jit import COMPILING, count_compiling, working_time
 from hingeline._words import bound_text, count_of
 from hingeline.cli import files
-from hingeline.cli.app import INTERRUPTED, blame, check_target, flag, split_numbers
+from hingeline.cli.app import INTERRUPTED, blame, check_target, flag, name_options, split_numbers
 from hingeline.core.loop import Reporter
 from hingeline.core.results import finite, list_rows, relative
 from hingeline.data.conll import plain_name
@@ -47,7 +47,7 @@ from hingeline.schemes import explain_invalid, is_tag
 
 Learn = Callable[[], Any]
 #: Names of a column that are labels rather than what they are learnt from, letters only.
-_LIKELY = re.compile(r"tags?|labels?|entity|bio|iob|ner(tags?)?")
+_LIKELY = re.compile(r"tags?|labels?|entity|bio|iob|ner(tags?)?|class|target")
 
 
 def parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> list[float]:
@@ -95,9 +95,10 @@ def doubt_labels(samples: files.Samples, chosen: str | None, columns: str | None
         yield f"All words are one sentence: {how}."
     if not table and (layout.kind != "tokens" or layout.task == "dependencies"):
         return
-    likely = [name for name in layout.names if _LIKELY.fullmatch(plain_name(name))]
+    names = [*(layout.names or layout.columns), layout.label]
+    likely = [name for name in names if _LIKELY.fullmatch(plain_name(name))]
     if chosen is None and likely and layout.label not in likely:
-        yield f"The labels are the last column, {layout.label}: --label {likely[-1]} takes another."
+        yield f"The labels are the column {layout.label}: --label {likely[-1]} takes another."
     counts = Counter(samples.y.tolist() if table else chain.from_iterable(samples.y))
     distinct, n = set(counts), counts.total()
     named = columns is None and layout.names != [*default_names(len(layout.names))]
@@ -182,9 +183,9 @@ class FitProgress(Progress):
         if not self.disable:  # older versions of rich print an empty line otherwise
             super().stop()
 
-    def say(self, line: str) -> None:
-        """Print a line above the bars."""
-        if not self.quiet:
+    def say(self, line: str, always: bool = False) -> None:
+        """Print a line above the bars; what is quiet says only what it ``always`` must."""
+        if always or not self.quiet:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def read(
@@ -242,7 +243,7 @@ class FitProgress(Progress):
         """Say what the library warns of, but for convergence: the command shows the gap."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.showwarning = lambda message, *place: self.say(str(message))
+            warnings.showwarning = lambda m, *place: self.say(name_options(str(m)), always=True)
             yield
 
 

@@ -159,7 +159,7 @@ def convert(
     found, data = read_any(source, format, **options)
     if to not in (targets := targets_of(found.name)) or goal.write is None:
         known = ", ".join(targets)
-        raise ValueError(f"{found.name} cannot be converted to {to}: use one of {known}.")
+        raise ValueError(f"{found.name} cannot be converted to {to}, only to {known}.")
     if found.kind == "trees" and goal.kind != "trees":
         sentences = ([leaf for leaf in tree.leaves() if leaf[1] != "-NONE-"] for tree in data)
         data = TokenTable.from_sentences([*filter(None, sentences)], ["word", "tag"])

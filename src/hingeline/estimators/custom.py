@@ -127,14 +127,17 @@ class SSVM(BaseSSVM, BaseModel):
             require(cost == 0.0, f"{what} is {cost:g}: the loss of the true output must be 0.")
             guesses = [rng.normal(size=width) for _ in range(3)]
             try:
-                drawn = [decode(X[i], w, NO_OUTPUT, 0.0) for w in guesses]
+                drawn = [np.asarray(decode(X[i], w, NO_OUTPUT, 0.0)) for w in guesses]
             except Exception as error:
                 error.add_note("decode(x, w, y_true, 0) must predict: y_true is then empty.")
                 raise
-            for found in map(np.asarray, drawn):
+            for found in drawn:
                 what = f"decode returns {found!r:.60} for X[{i}]"
                 fine = found.shape == truth.shape and found.dtype.kind in "iub"
                 require(fine, f"{what}: it must be a vector of {len(truth)} ints.", TypeError)
+                cost = loss(found)
+                what = f"loss(y[{i}], y) is {cost} for y={found!r:.60}"
+                require(0.0 <= cost < np.inf, f"{what}: losses must be finite and at least 0.")
             if not structure.exact:
                 continue
             known = [(loss(y), np.asarray(feature(X[i], y))) for y in (truth, *drawn)]

@@ -18,6 +18,7 @@ from hingeline.core.blocks import WorkingSet
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import DualMemory, Result, Rows, align, relative
+from hingeline.core.solver import LEAST_MARGIN
 from hingeline.estimators.base import BaseSSVM, positive_part
 from hingeline.solvers.nu import TIE, Margins, best_multiple
 
@@ -150,8 +151,9 @@ def solve_nu(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> 
         if result.converged and solver._best_rho <= 0.0:
             least = min(solver.least_hinge, highest)
             what = f"nu={nu:g} is not above its least value for these data, which is at most"
-            why = f"{least:.6g} (the smallest mean hinge found), so that rho and all weights are 0"
-            how = f"choose a larger nu, up to {highest:.6g}"
+            what += f" {least:.6g} (the smallest mean hinge found), or leaves a margin below"
+            why = f"{LEAST_MARGIN:g} of the data's radius, so that rho and all weights are 0"
+            how = f"choose a larger nu, up to {highest:.6g}, or scale the features"
             how = how if nu < highest else "add features, or use slack='sum'"
             warn(f"{what} {why} and nothing is learnt: {how}.")
         _store(estimator, result, solver._best_rho, margins, float(weights.sum()))
@@ -200,7 +202,7 @@ class HeldOut:
         self, name: str, estimator: Any, compiled: Compiled, weights: Array, workers: Workers
     ) -> None:
         active = np.flatnonzero(weights > 0.0)
-        what = f"{name}='auto' holds out one example in {FIFTH}, and there are only"
+        what = f"{name}='auto' needs {2 * FIFTH} examples (of weight above 0), and there are only"
         require(len(active) >= 2 * FIFTH, f"{what} {len(active)}: give {name} as a number.")
         seed = draw_seed(estimator.random_state)
         self.held = np.zeros(len(weights), dtype=bool)
