@@ -21,7 +21,7 @@ from hingeline.core.blocks import (
     make_room,
 )
 from hingeline.core.formulations import make_formulation
-from hingeline.core.primitives import Workers
+from hingeline.core.primitives import PART, SCRATCH, Workers
 from hingeline.solvers.enumerated import EnumeratedSDM, choose_worth
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.sdm import SDM
@@ -522,3 +522,15 @@ def test_small_problems_keep_their_certificate(shape, C):
                     assert primal == pytest.approx(0.5 * kept @ kept, rel=1e-9)
                 else:
                     assert primal == pytest.approx(0.5 * kept @ kept + C * slack.sum(), rel=1e-9)
+
+
+def test_scratch_is_made_when_it_is_asked_for() -> None:
+    """It is as long as the weights, and multi-class has no use for it."""
+    for jobs in (1, 2):
+        with Workers(jobs, 7) as workers:
+            seen: list[Any] = []
+            workers.over(np.arange(4), seen.extend, PART)
+            assert sorted(seen) == [0, 1, 2, 3]
+            assert "scratch" not in vars(workers)
+            workers.over(np.arange(4), seen.append, SCRATCH)
+            assert [len(room) for room in seen[4:]] == [7] * jobs

@@ -19,7 +19,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hingeline import MulticlassSSVM
-from hingeline._checks import as_csr
+from hingeline._checks import as_csr, number_classes
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Workers
 from hingeline.solvers.enumerated import EnumeratedSDM
@@ -351,3 +351,22 @@ def test_stages_are_left_where_visits_crawl():
             stages[name] = len(solver.stages)
     assert stages["even"] > 0
     assert stages["uneven"] == 0
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([-128, 127] * 200, dtype=np.int8),
+        np.array([3, 1, 1, 7, 3]),
+        np.array([5]),
+        np.array([2**62, -(2**62)]),
+        np.array([[1, 2], [2, 1]]),
+        np.array(["b", "a"]),
+    ],
+)
+def test_classes_are_counted_as_sorting_finds_them(labels: Any) -> None:
+    for found, expected in zip(
+        number_classes(labels), np.unique(labels, return_inverse=True), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == expected.dtype

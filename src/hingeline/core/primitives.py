@@ -437,8 +437,7 @@ class Workers:
     """A few threads, each with its own scratch vector."""
 
     def __init__(self, n_jobs: int, scratch_size: int) -> None:
-        self.n_jobs = n_jobs
-        self.scratch = [np.zeros(scratch_size) for _ in range(n_jobs)]
+        self.n_jobs, self.scratch_size = n_jobs, scratch_size
         self._pool = ThreadPoolExecutor(n_jobs - 1) if n_jobs > 1 else None
 
     def __enter__(self) -> Workers:
@@ -451,24 +450,29 @@ class Workers:
     def over(self, order: Array, kernel: Callable[..., Any], *given: Any) -> None:
         """Call a kernel for parts of ``order``, which stand in its arguments where PART does."""
 
-        def call(part: Array, scratch: Array) -> None:
-            kernel(*(part if a is PART else scratch if a is SCRATCH else a for a in given))
+        def call(part: Array, k: int) -> None:
+            kernel(*[part if a is PART else self.scratch[k] if a is SCRATCH else a for a in given])
 
         self.map(call, order)
 
-    def map(self, function: Callable[[Array, Array], None], order: Array) -> None:
-        """``function(part, scratch)`` for parts of ``order``, this thread taking one itself."""
+    @cached_property
+    def scratch(self) -> list[Array]:
+        """Made when first asked for: it is as long as the weights, and some never do."""
+        return [np.zeros(self.scratch_size) for _ in range(self.n_jobs)]
+
+    def map(self, function: Callable[[Array, int], None], order: Array) -> None:
+        """``function(part, k)`` in thread k for parts of ``order``, this one taking one itself."""
         if self._pool is None or len(order) < 2 * self.n_jobs:
-            function(order, self.scratch[0])
+            function(order, 0)
             return
         # Plain slices: blocks are small and this runs for each of them.
         cuts = [len(order) * k // self.n_jobs for k in range(self.n_jobs + 1)]
         futures = [
-            self._pool.submit(function, order[cuts[k] : cuts[k + 1]], self.scratch[k])
+            self._pool.submit(function, order[cuts[k] : cuts[k + 1]], k)
             for k in range(1, self.n_jobs)
         ]
         try:
-            function(order[: cuts[1]], self.scratch[0])
+            function(order[: cuts[1]], 0)
         finally:
             # Also after Ctrl-C: nobody may still be writing when the caller goes on.
             wait(futures)

@@ -170,7 +170,7 @@ class ConstrainedLabels:
         added = np.zeros(self.scores.shape[1]) if prices is None else prices
         scores = np.maximum(self.scale * (self.scores + added), -BEAM_FORBIDDEN)
 
-        def search(part: Array, scratch: Array) -> None:
+        def search(part: Array, _: int) -> None:
             own = compiled.offsets[part[0] : part[-1] + 2]  # parts are ranges of sequences
             tables = compiled._replace(offsets=own)
             search_by_beam(tables, scores, self.transitions, labels, self.width)

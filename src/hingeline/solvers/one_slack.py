@@ -477,10 +477,10 @@ class OneSlack(CertifiedSolver):
         self.violation[:] = 0.0
         posed = (self.compiled.problem, self.form)
 
-        def cut(part: Array, scratch: Array) -> None:
+        def cut(part: Array, thread: int) -> None:
             for k in part:
                 self.sums[k] = 0.0
-                own = given if self.known is None else (*given, scratch)
+                own = given if self.known is None else (*given, self.workers.scratch[thread])
                 out = (self.sums[k], self.violation)
                 self.offsets[k] = self.kernel(*posed, *own, self.blocks[k], point, *out)
 
