@@ -60,6 +60,15 @@ def test_solvers_agree_on_trees(kind: str) -> None:
     assert found["bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
 
 
+@pytest.mark.parametrize(("labels", "rho"), [(5, 0.3), (20, 0.3 * 19 / 6)])
+def test_constraints_are_softer_where_labels_have_many_pairs(labels: int, rho: float) -> None:
+    """With 0.3 alone, 53 labels crawled: 20 % were left of the gap when 1 % could be."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = multilabel(edges="full", max_iter=1).fit(*labelled(labels=labels))
+    assert model.soft_rho_ == pytest.approx(rho)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, HARD])
 def test_many_pairs_begin_with_the_best_weights_without_pairs(

@@ -15,7 +15,8 @@ neighbours' marginals (:mod:`hingeline.solvers.relaxed.blocks`).
 ρ is that of an example: messages are at most 1/ρ, however many examples there are. The paper prints
 a penalty that is M = Σ_i s_i times as large; then weights of pairs fall like 1/M, and with many
 examples the model has hardly any edges: ``rho_scale="printed"``. By default ρ is a share of the
-loss of a wrong label, which is what the messages have to outweigh.
+loss of a wrong label, which is what the messages have to outweigh, and larger where variables are in
+many factors: all messages of one together are as large as those of six, whatever their number.
 
 ``schedule="published"``
     Blocks are drawn at random and make a Frank-Wolfe step with exact line search.
@@ -76,7 +77,8 @@ from hingeline.structures.graph_blocks import AnyFactors, BinaryPairs
 STEPS, SAMPLING = ("exact", "plain"), ("permutation", "random", "gap")
 #: ρ is lowered, or the centre moved, when the soft gap is at most this share of the relaxation's.
 LOWER_RHO_AT, MOVE_CENTRE_AT = 0.25, 1.0
-DEFAULT_RHO = 0.3  # ρ by default, over the mean loss of a wrong label.
+#: ρ by default, over the mean loss of a wrong label, for variables in so many factors at most.
+DEFAULT_RHO, FEW_FACTORS = 0.3, 6.0
 #: Units drawn at a time, and parts of a pass that goes by gaps.
 UNITS_DRAWN, PARTS_BY_GAP = 1 << 18, 8
 PAIRS_TOGETHER = 64  # Pairs of binary variables in a unit.
@@ -160,7 +162,10 @@ class SoftBCFW(CertifiedSolver):
         self.exact, self.bounded = False, True  # blocks are enumerated, no example is decoded
         self.constrained = self.options.constraints == "hard"
         self.certifies = not published
-        rho = self.options.rho or DEFAULT_RHO / mean_loss(compiled.problem, form.cap)
+        graphs, graph = self.problem.graphs, self.problem.graph
+        degree = np.diff(graphs.scope_ptr)[graph].sum() / max(len(self.problem.labels), 1)
+        usual = DEFAULT_RHO * max(degree / FEW_FACTORS, 1.0)
+        rho = self.options.rho or usual / mean_loss(compiled.problem, form.cap)
         printed = self.options.rho_scale == "printed"
         self.rho = float(rho * (self.options.total_weight or len(self.active)) if printed else rho)
         self.mu = np.zeros(int(self.blocks.unary_at[-1]))
