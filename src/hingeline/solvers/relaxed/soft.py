@@ -15,8 +15,8 @@ neighbours' marginals (:mod:`hingeline.solvers.relaxed.blocks`).
 ρ is that of an example: messages are at most 1/ρ, however many examples there are. The paper prints
 a penalty that is M = Σ_i s_i times as large; then weights of pairs fall like 1/M, and with many
 examples the model has hardly any edges: ``rho_scale="printed"``. By default ρ is a share of the
-loss of a wrong label, which is what the messages have to outweigh, and larger where variables are in
-many factors: all messages of one together are as large as those of six, whatever their number.
+loss of a wrong label, which is what the messages have to outweigh. It is larger where variables are
+in many factors: all messages of one together are at most as large as those of six.
 
 ``schedule="published"``
     Blocks are drawn at random and make a Frank-Wolfe step with exact line search.
