@@ -60,9 +60,13 @@ def test_solvers_agree_on_trees(kind: str) -> None:
     assert found["bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
 
 
-@pytest.mark.parametrize(("labels", "rho"), [(5, 0.3), (20, 0.3 * 19 / 6)])
-def test_constraints_are_softer_where_labels_have_many_pairs(labels: int, rho: float) -> None:
-    """With 0.3 alone, 53 labels crawled: 20 % were left of the gap when 1 % could be."""
+@pytest.mark.parametrize(("labels", "most", "rho"), [(5, 0, 0.3), (20, 0, 0.95), (20, 1e5, 0.3)])
+def test_very_many_blocks_have_softer_constraints(
+    monkeypatch: pytest.MonkeyPatch, labels: int, most: float, rho: float
+) -> None:
+    """With 0.3, 374 labels with all pairs had 98 % of the gap left; with less work, 53 % are."""
+    monkeypatch.setattr(soft, "MANY_BLOCKS", most)
+    monkeypatch.setattr(soft.SoftBCFW, "_try_without_pairs", lambda solver: None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = multilabel(edges="full", max_iter=1).fit(*labelled(labels=labels))
