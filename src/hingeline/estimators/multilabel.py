@@ -122,8 +122,8 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         all for up to 15 labels, the tree for more: as good, and far cheaper. Unless a solver or its
         options are named, C is infinite, or ``slack`` is not ``"max"``, labels without pairs are
         solved one by one, and trees by masses of labels and pairs; the problem stays the same. If
-        pairs form loops, training keeps 16 bytes for each pair of each example, and refuses to
-        begin without that memory.
+        pairs form loops, training keeps 16 bytes for each pair of each example, refuses to begin
+        without that memory, and warns where passes take long.
     loss : "hamming", array, or (scale, loss)
         Summed over labels: 1 for a wrong indicator, or a matrix ``[[0, a], [b, 0]]`` with the cost
         a of a label too many and b of a missing one.
