@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,18 @@ def test_too_many_pairs_are_refused_before_they_are_made(monkeypatch: Any) -> No
     model.n_labels_, model.edges_ = 983, np.column_stack(np.triu_indices(983, 1))
     with pytest.raises(ValueError, match=r"482,653 pairs of 983 labels need 14,\d+.\d GiB"):
         model._refuse_too_many_pairs(2_000_000)
+
+
+def test_pairs_whose_passes_take_minutes_are_told_before_they_begin(monkeypatch: Any) -> None:
+    monkeypatch.setattr(_checks, "available_memory", lambda: 1e12)
+    model = MultilabelSSVM()
+    model.n_labels_, model.edges_ = 374, np.column_stack(np.triu_indices(374, 1))
+    with pytest.warns(UserWarning, match=r"69,751 pairs.*4\.7 GiB.*52 s of CPU.*edges=\"tree\""):
+        model._refuse_too_many_pairs(4500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model._refuse_too_many_pairs(450)
+        model.set_params(solver="sdm")._refuse_too_many_pairs(4500)  # keeps nothing by pair
 
 
 @pytest.mark.slow

@@ -22,8 +22,9 @@ from hingeline.inference.factor_graph import are_forests, join, make_topology
 from hingeline.inference.map import INFERENCE
 from hingeline.structures.graph_blocks import GraphProblem, layout, make_problem
 
-#: Solvers of the relaxation keep so many bytes for every pair of labels of every example.
-PAIR_BYTES = 16
+#: Solvers of the relaxation keep so many bytes for every pair of labels of every example, and look
+#: at so many in a second of a pass. Passes longer than this, in seconds, are worth a warning.
+PAIR_BYTES, PAIRS_A_SECOND, LONG_PASS = 16, 6e6, 20.0
 RELAXED = ("soft-bcfw", "dlpw", "dlpw-smooth")
 #: With so few weights and a C so many times ``"scale"`` (large features that differ in scale),
 #: Newton steps of ``"sdm"`` are sooner done with trees of labels than masses are.
@@ -121,8 +122,8 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         all for up to 15 labels, the tree for more: as good, and far cheaper. Unless a solver or its
         options are named, C is infinite, or ``slack`` is not ``"max"``, labels without pairs are
         solved one by one, and trees by masses of labels and pairs; the problem stays the same. If
-        pairs form loops, training keeps 16 bytes for each pair of each example, and refuses to
-        begin without that memory.
+        pairs form loops, training keeps 16 bytes for each pair of each example, refuses to begin
+        without that memory, and warns where passes take long.
     loss : "hamming", array, or (scale, loss)
         Summed over labels: 1 for a wrong indicator, or a matrix ``[[0, a], [b, 0]]`` with the cost
         a of a label too many and b of a missing one.
@@ -194,7 +195,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         return self
 
     def _refuse_too_many_pairs(self, n: int) -> None:
-        """Refuse, before anything is allocated, what the machine has no memory for."""
+        """Refuse, before anything is allocated, what the machine has no memory for; or warn."""
         n_pairs = len(self.edges_)
         relaxes = self.solver == "auto" or self.solver in RELAXED
         if n_pairs < self.n_labels_ or not relaxes or self.slack != "max":
@@ -202,6 +203,10 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, TableModel, BaseSSVM, BaseMode
         what = f"{n:,} examples with {n_pairs:,} pairs of {self.n_labels_:,} labels"
         how = 'use edges="tree", or a list of fewer pairs'
         checks.require_memory(PAIR_BYTES * n * n_pairs, what, how)
+        if n * n_pairs > LONG_PASS * PAIRS_A_SECOND:
+            cost = f"{PAIR_BYTES * n * n_pairs / 2**30:,.1f} GiB of memory, and every pass about"
+            seconds = f"{n * n_pairs / PAIRS_A_SECOND:,.0f} s of CPU time"
+            checks.warn(f"{what} need {cost} {seconds}; a small gap may be out of reach: {how}.")
 
     def _make(
         self, X: Any, labels: Array, cost: Array, node_weight: Array | None = None

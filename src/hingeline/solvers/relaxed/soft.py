@@ -15,7 +15,9 @@ neighbours' marginals (:mod:`hingeline.solvers.relaxed.blocks`).
 ρ is that of an example: messages are at most 1/ρ, however many examples there are. The paper prints
 a penalty that is M = Σ_i s_i times as large; then weights of pairs fall like 1/M, and with many
 examples the model has hardly any edges: ``rho_scale="printed"``. By default ρ is a share of the
-loss of a wrong label, which is what the messages have to outweigh.
+loss of a wrong label, which is what the messages have to outweigh. Of very many blocks, passes are
+few, and would gain next to nothing where variables are in hundreds of factors: there all messages
+of a variable together are at most as large as those of six.
 
 ``schedule="published"``
     Blocks are drawn at random and make a Frank-Wolfe step with exact line search.
@@ -52,7 +54,7 @@ in w. Of pages that no step has touched, most systems keep none.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,6 +67,7 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver
 from hingeline.inference.map import NO_ORACLE
+from hingeline.solvers.by_label import ByLabel
 from hingeline.solvers.nu import Margins
 from hingeline.solvers.relaxed import passes as kernels
 from hingeline.solvers.relaxed.blocks import Dual
@@ -75,12 +78,15 @@ from hingeline.structures.graph_blocks import AnyFactors, BinaryPairs
 STEPS, SAMPLING = ("exact", "plain"), ("permutation", "random", "gap")
 #: ρ is lowered, or the centre moved, when the soft gap is at most this share of the relaxation's.
 LOWER_RHO_AT, MOVE_CENTRE_AT = 0.25, 1.0
-DEFAULT_RHO = 0.3  # ρ by default, over the mean loss of a wrong label.
+#: ρ by default, over the mean loss of a wrong label; of many blocks for so many factors at most.
+DEFAULT_RHO, FEW_FACTORS = 0.3, 6.0
 #: Units drawn at a time, and parts of a pass that goes by gaps.
 UNITS_DRAWN, PARTS_BY_GAP = 1 << 18, 8
 PAIRS_TOGETHER = 64  # Pairs of binary variables in a unit.
 #: Seconds of exact decoding that a look at the structured hinge may cost, about.
 LOOK_SECONDS = 0.0105
+#: With more blocks a pass takes seconds, and sweeps without pairs, so many, next to nothing.
+MANY_BLOCKS, SWEEPS_ALONE = 5e7, 8
 AVERAGED_ITERATES = 32  # Iterates of a pass that enter the average.
 PLAIN_SWEEPS = 3  # Sweeps before proximal ones: far from the optimum plain steps gain more.
 PROXIMAL_SHARE, MOST_PROXIMAL = 0.2, 9.0  # η by default, over c_i·ρ, and at most.
@@ -157,7 +163,11 @@ class SoftBCFW(CertifiedSolver):
         self.exact, self.bounded = False, True  # blocks are enumerated, no example is decoded
         self.constrained = self.options.constraints == "hard"
         self.certifies = not published
-        rho = self.options.rho or DEFAULT_RHO / mean_loss(compiled.problem, form.cap)
+        usual, many = DEFAULT_RHO, self.certifies and self.blocks.n > MANY_BLOCKS
+        if many:
+            places = np.diff(self.problem.graphs.scope_ptr)[self.problem.graph].sum()
+            usual *= max(float(places) / len(self.problem.labels) / FEW_FACTORS, 1.0)
+        rho = self.options.rho or usual / mean_loss(compiled.problem, form.cap)
         printed = self.options.rho_scale == "printed"
         self.rho = float(rho * (self.options.total_weight or len(self.active)) if printed else rho)
         self.mu = np.zeros(int(self.blocks.unary_at[-1]))
@@ -190,6 +200,23 @@ class SoftBCFW(CertifiedSolver):
             place = graphs.node_ptr[own] + own + np.arange(len(own)) - problem.offsets[example]
             truth = self.blocks.unary_at[example] + graphs.unary_start[place] + problem.labels
             self.mu[truth], self.sums[truth] = 1.0, np.diff(graphs.incident_start)[place]
+            if many:
+                self._try_without_pairs()
+
+    def _try_without_pairs(self) -> None:
+        """Keep the best weights without pairs, of sets of labels: a model before the first pass.
+
+        At the truth messages are zero, so that their primal is that without pairs.
+        """
+        problem, own = self.problem, np.arange(len(self.problem.column_start))
+        pairs = isinstance(self.blocks.factors, BinaryPairs)
+        row = np.repeat(np.arange(self.compiled.n), len(own))
+        sets = np.array_equal(problem.node_template, own) and np.array_equal(problem.row, row)
+        if pairs and sets:
+            alone = ByLabel(replace(self.compiled, problem=problem), self.form, self.workers, 0)
+            for _ in range(len(alone.stages) + SWEEPS_ALONE):
+                alone.sweep()
+            self._evaluate_and_keep(alone.best()[0])
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
