@@ -310,7 +310,7 @@ def table_5(options: argparse.Namespace) -> list[dict[str, Any]]:
         task = pos_task(name, limit)
         warm_up(task, systems)
         found = {}
-        for system in systems[: 2 if name == "Brown" else 4]:
+        for system in [*systems[:2], systems[3]] if name == "Brown" else systems:
             model, seconds = fit(task, system.params, options.max_time)
             found[system.name] = outcome(task, model, seconds)
             records.append(

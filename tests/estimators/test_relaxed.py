@@ -60,19 +60,6 @@ def test_solvers_agree_on_trees(kind: str) -> None:
     assert found["bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
 
 
-@pytest.mark.parametrize(("labels", "most", "rho"), [(5, 0, 0.3), (20, 0, 0.95), (20, 1e5, 0.3)])
-def test_very_many_blocks_have_softer_constraints(
-    monkeypatch: pytest.MonkeyPatch, labels: int, most: float, rho: float
-) -> None:
-    """With 0.3, 374 labels with all pairs had 98 % of the gap left; with less work, 53 % are."""
-    monkeypatch.setattr(soft, "MANY_BLOCKS", most)
-    monkeypatch.setattr(soft.SoftBCFW, "_try_without_pairs", lambda solver: None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = multilabel(edges="full", max_iter=1).fit(*labelled(labels=labels))
-    assert model.soft_rho_ == pytest.approx(rho)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, HARD])
 def test_many_pairs_begin_with_the_best_weights_without_pairs(

@@ -15,9 +15,7 @@ neighbours' marginals (:mod:`hingeline.solvers.relaxed.blocks`).
 ρ is that of an example: messages are at most 1/ρ, however many examples there are. The paper prints
 a penalty that is M = Σ_i s_i times as large; then weights of pairs fall like 1/M, and with many
 examples the model has hardly any edges: ``rho_scale="printed"``. By default ρ is a share of the
-loss of a wrong label, which is what the messages have to outweigh. Of very many blocks, passes are
-few, and would gain next to nothing where variables are in hundreds of factors: there all messages
-of a variable together are at most as large as those of six.
+loss of a wrong label, which is what the messages have to outweigh.
 
 ``schedule="published"``
     Blocks are drawn at random and make a Frank-Wolfe step with exact line search.
@@ -78,8 +76,7 @@ from hingeline.structures.graph_blocks import AnyFactors, BinaryPairs
 STEPS, SAMPLING = ("exact", "plain"), ("permutation", "random", "gap")
 #: ρ is lowered, or the centre moved, when the soft gap is at most this share of the relaxation's.
 LOWER_RHO_AT, MOVE_CENTRE_AT = 0.25, 1.0
-#: ρ by default, over the mean loss of a wrong label; of many blocks for so many factors at most.
-DEFAULT_RHO, FEW_FACTORS = 0.3, 6.0
+DEFAULT_RHO = 0.3  # ρ by default, over the mean loss of a wrong label.
 #: Units drawn at a time, and parts of a pass that goes by gaps.
 UNITS_DRAWN, PARTS_BY_GAP = 1 << 18, 8
 PAIRS_TOGETHER = 64  # Pairs of binary variables in a unit.
@@ -163,11 +160,7 @@ class SoftBCFW(CertifiedSolver):
         self.exact, self.bounded = False, True  # blocks are enumerated, no example is decoded
         self.constrained = self.options.constraints == "hard"
         self.certifies = not published
-        usual, many = DEFAULT_RHO, self.certifies and self.blocks.n > MANY_BLOCKS
-        if many:
-            places = np.diff(self.problem.graphs.scope_ptr)[self.problem.graph].sum()
-            usual *= max(float(places) / len(self.problem.labels) / FEW_FACTORS, 1.0)
-        rho = self.options.rho or usual / mean_loss(compiled.problem, form.cap)
+        rho = self.options.rho or DEFAULT_RHO / mean_loss(compiled.problem, form.cap)
         printed = self.options.rho_scale == "printed"
         self.rho = float(rho * (self.options.total_weight or len(self.active)) if printed else rho)
         self.mu = np.zeros(int(self.blocks.unary_at[-1]))
@@ -200,7 +193,7 @@ class SoftBCFW(CertifiedSolver):
             place = graphs.node_ptr[own] + own + np.arange(len(own)) - problem.offsets[example]
             truth = self.blocks.unary_at[example] + graphs.unary_start[place] + problem.labels
             self.mu[truth], self.sums[truth] = 1.0, np.diff(graphs.incident_start)[place]
-            if many:
+            if self.certifies and self.blocks.n > MANY_BLOCKS:
                 self._try_without_pairs()
 
     def _try_without_pairs(self) -> None:
