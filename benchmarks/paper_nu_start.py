@@ -95,7 +95,7 @@ def descend_from(start: Array, posed: Any, value: float, nu: bool, passes: int) 
         solver.state[TOTAL] = HELD * n
         for _ in range(passes):
             solver.sweep()
-        return np.asarray(solver.w)
+        return np.asarray(solver.mean())
 
 
 def one_fold(words: Sequence[Any], fold: int, passes: int) -> list[dict[str, Any]]:
