@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 
@@ -65,6 +66,11 @@ def everywhere(models, file, name="conll"):
 
 
 # Files ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["--foo", "bogus"])
+def test_there_is_no_such_command_or_option(word):
+    assert re.match(rf"no such \w+:? '?{word}'?; see hingeline --help\.$", refused(word))
 
 
 def test_missing_files_and_folders(models, tmp_path):

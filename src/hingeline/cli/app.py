@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -104,17 +104,25 @@ class _Group(TyperGroup):
                 parameter.rich_help_panel = _PANEL_OF.get(parameter.name)
         return command
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        return _end_well(super().parse_args, ctx, args) if args else super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:  # the reader of our output has enough
-            raise typer.Exit(0) from None
-        except (ValueError, OSError, MemoryError, _UsageError) as error:
-            typer.echo(f"hingeline: {name_options(_sentence(error))}", err=True)
-            raise typer.Exit(BAD_INPUT) from None
-        except KeyboardInterrupt:
-            typer.echo("hingeline: interrupted", err=True)
-            raise typer.Exit(INTERRUPTED) from None
+        return _end_well(super().invoke, ctx)
+
+
+def _end_well(work: Callable[..., Any], *given: Any) -> Any:
+    """Do what is to be done; errors are one line and an exit code."""
+    try:
+        return work(*given)
+    except BrokenPipeError:  # the reader of our output has enough
+        raise typer.Exit(0) from None
+    except (ValueError, OSError, MemoryError, _UsageError) as error:
+        typer.echo(f"hingeline: {name_options(_sentence(error))}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
+    except KeyboardInterrupt:
+        typer.echo("hingeline: interrupted", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 _make_app = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False)
