@@ -50,7 +50,6 @@ TITLES = {
     "guard_time_last": "Two versions: time, since the last change",
     "guard_two_processes": "Two versions: compiling in two processes",
     "label_switching": "Label switching",
-    "label_switching-quick": "Label switching, a quick run",
     "lengths": "Long sequences",
     "lengths_weights": "Long sequences: weights by length",
     "memory": "Memory and a first fit",
