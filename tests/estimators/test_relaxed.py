@@ -11,7 +11,6 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import Checkpoint, Graph, GraphSSVM, MultilabelSSVM, load
-from hingeline.solvers.relaxed import soft
 
 # isort: split
 from graphs import grid
@@ -58,33 +57,6 @@ def test_solvers_agree_on_trees(kind: str) -> None:
         found[solver] = model.primal_objective_
     assert found["soft-bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
     assert found["bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, HARD])
-def test_many_pairs_begin_with_the_best_weights_without_pairs(
-    monkeypatch: pytest.MonkeyPatch, options: Any
-) -> None:
-    X, Y = labelled(n=40)
-    weights = np.random.default_rng(1).integers(0, 3, len(X)).astype(float)
-    alone = MultilabelSSVM(0.5, edges="none", tol=1e-4).fit(X, Y, sample_weight=weights)
-    kept: list[tuple[float, Any]] = []
-    keep = soft.SoftBCFW.keep
-
-    def note(solver: Any, weights: Any, primal: float, factor: float = 1.0) -> bool:
-        kept.append((primal, weights.copy()))
-        return keep(solver, weights, primal, factor)
-
-    plain = multilabel(edges="full", solver_options=options).fit(X, Y, sample_weight=weights)
-    monkeypatch.setattr(soft, "MANY_BLOCKS", 0)
-    monkeypatch.setattr(soft.SoftBCFW, "keep", note)
-    model = multilabel(edges="full", solver_options=options).fit(X, Y, sample_weight=weights)
-    first, found = kept[0]
-    assert first == pytest.approx(alone.primal_objective_, rel=2e-3)
-    assert not model._layout["pairwise"].table(found).any()
-    assert model.primal_objective_ == pytest.approx(plain.primal_objective_, rel=1e-3)
-    if not options:  # hard constraints are approached by what the best weights are
-        np.testing.assert_array_equal(model.weights_, plain.weights_)
 
 
 @pytest.mark.parametrize(

@@ -358,17 +358,6 @@ def test_files_hold_the_chosen_model_and_the_record(fitted, tmp_path):
         SemiSupervisedSSVM.load(tmp_path / "plain.hinge")
 
 
-def test_a_record_may_have_columns_that_are_no_more(fitted, tmp_path):
-    path = tmp_path / "semi.hinge"
-    fitted.save(path)
-    header, arrays = read_model(path)
-    for step in header["metadata"]["semisupervised"]["steps"]:
-        step["stability"] = 0.9
-    write_model(path, header, arrays)
-    found = SemiSupervisedSSVM.load(path).steps_
-    assert [step.C_u for step in found] == [step.C_u for step in fitted.steps_]
-
-
 @pytest.mark.parametrize(
     ("forged", "words"),
     [

@@ -510,8 +510,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         make: Any = AnnealingStep
         try:
             rows = (row.items() for row in record["steps"])
-            known = ([own for own in row if own[0] in make._fields] for row in rows)
-            steps = [make(**{k: math.nan if v is None else v for k, v in row}) for row in known]
+            steps = [make(**{k: math.nan if v is None else v for k, v in row}) for row in rows]
             chosen = int(record["selected"])
             steps[chosen]
             weights, words = str(record["weights"]), bool(record["words"])

@@ -52,7 +52,7 @@ in w. Of pages that no step has touched, most systems keep none.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +65,6 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver
 from hingeline.inference.map import NO_ORACLE
-from hingeline.solvers.by_label import ByLabel
 from hingeline.solvers.nu import Margins
 from hingeline.solvers.relaxed import passes as kernels
 from hingeline.solvers.relaxed.blocks import Dual
@@ -82,8 +81,6 @@ UNITS_DRAWN, PARTS_BY_GAP = 1 << 18, 8
 PAIRS_TOGETHER = 64  # Pairs of binary variables in a unit.
 #: Seconds of exact decoding that a look at the structured hinge may cost, about.
 LOOK_SECONDS = 0.0105
-#: With more blocks a pass takes seconds, and sweeps without pairs, so many, next to nothing.
-MANY_BLOCKS, SWEEPS_ALONE = 5e7, 8
 AVERAGED_ITERATES = 32  # Iterates of a pass that enter the average.
 PLAIN_SWEEPS = 3  # Sweeps before proximal ones: far from the optimum plain steps gain more.
 PROXIMAL_SHARE, MOST_PROXIMAL = 0.2, 9.0  # η by default, over c_i·ρ, and at most.
@@ -193,23 +190,6 @@ class SoftBCFW(CertifiedSolver):
             place = graphs.node_ptr[own] + own + np.arange(len(own)) - problem.offsets[example]
             truth = self.blocks.unary_at[example] + graphs.unary_start[place] + problem.labels
             self.mu[truth], self.sums[truth] = 1.0, np.diff(graphs.incident_start)[place]
-            if self.certifies and self.blocks.n > MANY_BLOCKS:
-                self._try_without_pairs()
-
-    def _try_without_pairs(self) -> None:
-        """Keep the best weights without pairs, of sets of labels: a model before the first pass.
-
-        At the truth messages are zero, so that their primal is that without pairs.
-        """
-        problem, own = self.problem, np.arange(len(self.problem.column_start))
-        pairs = isinstance(self.blocks.factors, BinaryPairs)
-        row = np.repeat(np.arange(self.compiled.n), len(own))
-        sets = np.array_equal(problem.node_template, own) and np.array_equal(problem.row, row)
-        if pairs and sets:
-            alone = ByLabel(replace(self.compiled, problem=problem), self.form, self.workers, 0)
-            for _ in range(len(alone.stages) + SWEEPS_ALONE):
-                alone.sweep()
-            self._evaluate_and_keep(alone.best()[0])
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
